@@ -14,14 +14,16 @@ from veldt.cli import main
 from veldt.errors import UsageError
 from veldt.report import write_report
 from veldt.report.aggregates import methods_on_all
-from veldt.report.curves import STEPS, time_axis
+from veldt.report.curves import STEPS, TITLES, time_axis
 from veldt.report.data import RunData
 from veldt.report.groups import by_environment, grouped
 from veldt.report.returns import centre_and_interval
 from veldt.report.scores import scores_of
+from veldt.report.speed import CHARTS
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.tracking.loggers.metrics_file import MetricsFile
+from veldt.tracking.metric_names import METRICS
 
 
 def make_run(
@@ -224,6 +226,11 @@ def test_a_seed_without_an_episode_does_not_hide_the_others(tmp_path: Path) -> N
     runs = [make_run(tmp_path, f"a-{seed}", [1.0, 2.0, 3.0], seed=seed) for seed in (1, 2)]
     page = page_of(tmp_path, *runs, make_run(tmp_path, "c", seed=3, finished=False))
     assert "PolyCollection" in page, "the interval of the two others is shaded"
+
+
+def test_every_chart_is_of_a_metric_that_exists() -> None:
+    assert set(TITLES) - set(METRICS) == set()
+    assert set(CHARTS) - set(TITLES) == set()
 
 
 def test_settings_that_differ_name_the_groups(tmp_path: Path) -> None:

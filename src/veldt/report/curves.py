@@ -12,11 +12,12 @@ from veldt.report.groups import Environment, Group
 
 LENGTH = "rollout/interval_length_mean"
 # Title and unit; a loss or policy statistic that is missing here gets a title from its key.
-_TITLES = {
+TITLES = {
     LENGTH: ("Episode length", "agent steps, mean of 100"),
     "train/grad_norm": ("Gradient norm", ""),
     "train/learning_rate": ("Learning rate", ""),
     "time/steps_per_second": ("Throughput", "agent steps per second"),
+    "time/updates_per_second": ("Updates", "per second"),
     "train/policy_lag_mean": ("Policy lag", "updates behind"),
     "time/rollouts_per_second": ("Training", "rollouts per second"),
     "time/predictions_per_second": ("Prediction", "requests per second"),
@@ -27,6 +28,12 @@ _TITLES = {
     "system/predictors": ("Predictors", "threads"),
     "system/trainers": ("Trainers", "threads"),
     "system/agents": ("Agents", "that act"),
+    "system/stale_gradient_share": ("Stale gradients", "share discarded by the parameter server"),
+    "system/gradient_staleness_mean": ("Staleness", "of gradients, updates"),
+    "system/outlier_gradient_share": ("Outliers", "share of gradients discarded by their learner"),
+    "system/server_blocked_seconds": ("Waiting for the parameter server", "seconds of a learner so far"),
+    "system/store_blocked_seconds": ("Waiting for the central store", "seconds of a learner so far"),
+    "system/store_updating_seconds": ("Updating the central store", "seconds of a learner so far"),
     "train/loss": ("Total loss", ""),
     "train/policy_loss": ("Policy loss", ""),
     "train/value_loss": ("Value loss", ""),
@@ -37,13 +44,15 @@ _TITLES = {
     "train/actor_loss": ("Actor's loss", ""),
     "train/rho_mean": ("Importance ratio", "ρ, clipped, of the actions taken"),
     "train/rho_clip_fraction": ("Clipped ratios", "share of the steps"),
-    "train/q_mean": ("Q", "of the actions taken"),
-    "train/policy_q_mean": ("Q", "of the policy's actions"),
+    "train/q_mean": ("Value estimate Q", "of the actions learned from"),
+    "train/policy_q_mean": ("Value estimate Q", "of the policy's actions"),
     "train/td_error": ("TD error", "absolute"),
     "train/kl_to_target": ("KL divergence", "of the distribution from its target, nats"),
+    "train/outer_atoms_probability": ("Outer atoms", "probability of the targets there"),
     "rollout/epsilon": ("ε", "probability of a random action"),
     "replay/training_intensity": ("Training intensity", "uses of each step"),
     "replay/transitions": ("Replay buffer", "transitions"),
+    "replay/unrolls": ("Earlier unrolls", "that can be sampled"),
     "replay/beta": ("β", "of importance weights"),
     "replay/dropped_priorities": ("Priorities too late", "dropped so far"),
     "replay/rewards_outside_atoms": ("Rewards outside the atoms", "so far"),
@@ -115,7 +124,7 @@ def small_chart(key: str, environment: Environment, axis: Axis) -> str:
     lines = [_line(colour, group, axis, key, len(groups) == 1) for colour, group in enumerate(groups)]
     if all(line.is_empty() for line in lines):
         return ""
-    title, unit = _TITLES.get(
+    title, unit = TITLES.get(
         key, (key.partition("/")[2].replace("_", " ").capitalize(), key.partition("/")[0])
     )
     identifier = f"{environment.prefix}{key.replace('/', '-').replace('_', '-')}-{axis.key}"
