@@ -72,7 +72,11 @@ def test_norms_and_cosine_of_one_update() -> None:
     ("recipe", "settings", "said"),
     [
         ("impala", {}, "vtrace learns from whole unrolls"),
-        ("a2c", {"lstm": 8}, "--lstm is 8, which keeps the steps of a rollout in their order"),
+        (
+            "a2c",
+            {"lstm": 8, "shared": True},
+            "--lstm is 8, which keeps the steps of a rollout in their order",
+        ),
     ],
 )
 def test_batches_that_cannot_be_divided_are_refused(

@@ -27,7 +27,7 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, r
   veldt evaluate RUN                play episodes, or from recorded starts
   veldt record-starts RUN           starts in the middle of episodes, to evaluate from
   veldt watch RUN                   make a video of an episode
-  veldt report RUN [RUN ...]        one HTML file: curves, where the time went, settings
+  veldt report RUN [RUN ...]        one HTML file: curves, where the time went, settings; compares several runs
   veldt recipes [NAME]              list recipes, or one with every value and its source
   veldt doctor                      what is here, and the plan training would use
   veldt bench sampling|training     speed beside the machine's limit

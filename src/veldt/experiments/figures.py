@@ -118,7 +118,8 @@ def lines(
             ticks = sorted({x for line in named.values() for x in line.x})
             one.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             one.minorticks_off()
-        one.legend(frameon=False, fontsize=7)
+        if named:
+            one.legend(frameon=False, fontsize=7)
     return Drawing(title, caption, figure)
 
 
@@ -135,6 +136,8 @@ def surface(
     """Returns a map of `values` [rows, columns] with numbers in its cells; `path` is drawn over it as (column, row)."""
     figure, (one,) = charts(1, [title], horizontal, vertical)
     one.grid(visible=False)
+    if not values.size:
+        return Drawing(title, caption, figure)
     image = one.imshow(values, origin="lower", aspect="auto", cmap="viridis")
     one.set_xticks(range(len(columns)), [f"{column:g}" for column in columns])
     one.set_yticks(range(len(rows)), [f"{row:g}" for row in rows])

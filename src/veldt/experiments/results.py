@@ -12,12 +12,14 @@ import numpy as np
 
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.formatting import as_float
+from veldt.report import statistics
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import read_episodes
 from veldt.tracking.metrics import read_metrics
 
 _TAIL = 0.1  # of a run's steps: its last episodes are its final score
 _BINS = 40
+_REPEATS = 1_000
 
 
 @dataclass(frozen=True)
@@ -113,15 +115,13 @@ class Results:
                 yield chart, group, runs
 
 
-def interval(values: Sequence[float], repeats: int = 2_000) -> tuple[float, float, float]:
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Returns the mean of values and its 95% bootstrap interval; a single value has no interval (NaN)."""
-    known = np.array([value for value in values if np.isfinite(value)])
-    if len(known) < 2:
-        mean = float(known[0]) if len(known) else float("nan")
-        return mean, float("nan"), float("nan")
-    drawn = np.random.default_rng(0).choice(known, (repeats, len(known)))
-    low, high = np.percentile(drawn.mean(axis=1), (2.5, 97.5))
-    return float(known.mean()), float(low), float(high)
+    known_N1 = np.array([value for value in values if np.isfinite(value)])[:, None]
+    if len(known_N1) < 2:
+        return float(known_N1.mean()) if len(known_N1) else float("nan"), float("nan"), float("nan")
+    low, high = statistics.stratified_interval(statistics.mean, known_N1, repeats=_REPEATS, seed=0)
+    return float(known_N1.mean()), float(low), float(high)
 
 
 def mean_of(runs: Sequence[FinishedRun], value: Callable[[FinishedRun], float]) -> tuple[float, float, float]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from veldt.experiments.catalogue.common import ALONE, STOOKE, replay_settings, scores_table
 from veldt.experiments.experiment import Experiment, Request, Training
-from veldt.experiments.figures import Exhibit, learning_curves
+from veldt.experiments.figures import Exhibit, Table, learning_curves, number
 from veldt.experiments.results import Results
+from veldt.report import statistics
+from veldt.report.normalising import human_normalised, is_normalisable
 
-# Configurations of table 1, with their average and median human-normalised scores in the paper.
 _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "A2C 16-env": ("a2c", {"num_envs": 16}),
     "A2C 128-env": ("a2c", {"num_envs": 128}),
@@ -18,6 +21,16 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "DQN-512": ("dqn", {"batch_size": 512}),
     "CatDQN-2048": ("c51", {"batch_size": 2048}),
     "ε-Rainbow-512": ("rainbow", {"batch_size": 512}),
+}
+# Average and median human-normalised scores of table 1.
+_PAPERS = {
+    "A2C 16-env": "2.5 · 0.65",
+    "A2C 128-env": "8.0 · 0.48",
+    "PPO 8-env": "2.8 · 1.2",
+    "PPO 128-env": "9.8 · 0.97",
+    "DQN-512": "9.8 · 1.4",
+    "CatDQN-2048": "22.1 · 2.9",
+    "ε-Rainbow-512": "22.4 · 2.5",
 }
 _SMALL = ("A2C 16-env", "PPO 8-env")
 _POLICY_GRADIENT_STEPS, _Q_STEPS, _SMALL_STEPS = 25_000_000, 50_000_000, 500_000
@@ -58,13 +71,44 @@ def _jobs(request: Request) -> list[Training]:
     return jobs
 
 
+def _normalised(results: Results) -> Table:
+    """Returns, by configuration, aggregates of the human-normalised scores of games for which a human's is known."""
+    by_group: dict[str, dict[str, list[float]]] = {}
+    for chart, group, runs in results.groups():
+        if is_normalisable(chart):
+            known = [human_normalised(run.score, chart) for run in runs if np.isfinite(run.score)]
+            by_group.setdefault(group, {})[chart] = known
+    rows = []
+    for group, games in by_group.items():
+        seeds = min(map(len, games.values()))
+        if not seeds:
+            continue
+        scores = np.array([known[:seeds] for known in games.values()]).T  # [seeds, games]
+        low, high = statistics.stratified_interval(
+            statistics.interquartile_mean, scores, repeats=1_000, seed=0
+        )
+        ends = (float(low), float(high)) if seeds > 1 else (float("nan"), float("nan"))
+        average, middle = number(float(statistics.mean(scores))), number(float(statistics.median(scores)))
+        iqm = number(float(statistics.interquartile_mean(scores)), *ends)
+        rows.append((group, str(len(games)), str(seeds), average, middle, iqm, _PAPERS.get(group, "–")))
+    header = (
+        "configuration",
+        "games",
+        "seeds",
+        "average",
+        "median",
+        "IQM",
+        "the paper's average · median, 49 games",
+    )
+    return Table("Human-normalised scores", header, rows, "0 is a random player, 1 a human; null-op starts.")
+
+
 def _draw(results: Results) -> Exhibit:
     says = (
-        "Raw scores of training by game and configuration. In the paper, scaled configurations (more simulators, "
-        "larger batches) match the unscaled ones: average and median human-normalised scores of A2C are 2.5 and "
-        "0.65 with 16 simulators and 8.0 and 0.48 with 128."
+        "Raw and human-normalised scores of training, by configuration. In the paper, scaled configurations (more "
+        "simulators, larger batches) match the unscaled ones after 25 M (policy gradients) or 50 M steps."
     )
-    return Exhibit(says, [learning_curves(results)], [scores_table(results)])
+    return Exhibit(says, [learning_curves(results)], [_normalised(results), scores_table(results)])
 
 
 SCORES = Experiment(
