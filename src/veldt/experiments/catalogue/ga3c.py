@@ -6,11 +6,12 @@ import numpy as np
 
 from veldt.experiments.catalogue.common import ALONE, scores_table
 from veldt.experiments.experiment import Experiment, Request, Training
-from veldt.experiments.figures import Exhibit, learning_curves, number, surface
+from veldt.experiments.figures import Exhibit, Line, learning_curves, lines, number, surface
 from veldt.experiments.results import FinishedRun, Results
 
 _SOURCE = "Babaeizadeh et al. 2017 (GA3C)"
-_PREDICTORS, _TRAINERS = "time/predictors", "time/trainers"
+_THREADS = {"system/predictors": "predictors", "system/trainers": "trainers"}
+_TUNED = "tuned"
 
 
 def _env(request: Request) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ GA3C_NETWORK = Experiment(
 def _tuner(request: Request) -> list[Training]:
     return [
         Training(
-            group="tuned" if interval else "as it starts",
+            group=_TUNED if interval else "as it starts",
             recipe="ga3c",
             env=env,
             seed=seed,
@@ -111,7 +112,19 @@ def _draw_tuner(results: Results) -> Exhibit:
         f"Steps per second: {'; '.join(speeds)}. The paper's tuner finds, from any start, numbers near the best of the "
         "surface within minutes."
     )
-    return Exhibit(says, [learning_curves(results)], [scores_table(results)])
+    paths = {
+        f"{chart}, seed {run.job.seed}": {label: _path(run, name) for name, label in _THREADS.items()}
+        for chart, group, runs in results.groups()
+        for run in runs
+        if group == _TUNED
+    }
+    drawing = lines("The tuner's path", "Threads that the tuner chose.", paths, "agent steps", "threads")
+    return Exhibit(says, [drawing, learning_curves(results)], [scores_table(results)])
+
+
+def _path(run: FinishedRun, name: str) -> Line:
+    rows = [row for row in run.rows if name in row]
+    return Line([row["step"] for row in rows], [row[name] for row in rows])
 
 
 GA3C_TUNER = Experiment(
