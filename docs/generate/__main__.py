@@ -12,12 +12,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from generate import metrics, picture, recipes, settings, systems
+from generate import experiments, metrics, picture, recipes, settings, systems
 from generate.parts import written
 
 
 def main() -> None:
-    for page, parts in {**recipes.pages(), **systems.pages(), **settings.pages(), **metrics.pages()}.items():
+    sources = (recipes, systems, settings, metrics, experiments)
+    sources = (recipes, systems, settings, metrics, experiments)
+    for page, parts in {page: parts for source in sources for page, parts in source.pages().items()}.items():
         if not page.exists():
             raise SystemExit(f"there is no {page}: write it first, like the other pages in its folder")
         _replace(page, written(page, parts))

@@ -115,6 +115,16 @@ def test_on_the_ladder_each_env_has_its_own() -> None:
     assert own.exploration(0) == {}
 
 
+def test_envs_take_few_rungs_in_turn() -> None:
+    """Horgan et al. 2018, appendix D: six values of ε, however many actors there are."""
+    few = dqn(exploration="ladder", ladder_rungs=2, ladder_epsilon=0.9)
+    uniform_TBK = drawn()
+    explores = (few.prepare_noise(uniform_TBK, 0)[..., 0] >= 0).numpy()
+    for b in range(WIDTH):
+        epsilon = 0.9 if b % 2 == 0 else 0.9**8
+        np.testing.assert_array_equal(explores[:, b], uniform_TBK[:, b, 0].numpy() < epsilon)
+
+
 def test_an_actor_has_its_own_rungs_of_the_ladder() -> None:
     whole, part = dqn(exploration="ladder", ladder_epsilon=0.9), dqn(exploration="ladder", ladder_epsilon=0.9)
     part.set_env_slice(1, WIDTH)

@@ -14,6 +14,7 @@ from documentation import PAGES, ROOT, write_files
 from veldt.api import training
 from veldt.cli import main
 from veldt.cli.entry import VERBS
+from veldt.experiments import run as experiments
 from veldt.systems.run import run_system
 
 BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -61,6 +62,10 @@ def stop_if_new(request: Any, options: Any, open_directory: Any, *resumed: Any) 
     return run_system(request, options, open_directory, *resumed)
 
 
+def stop(*request: Any, **options: Any) -> Any:
+    raise Parsed
+
+
 @pytest.mark.parametrize(("command", "page"), commands().items())
 def test_documented_commands_run(
     command: str, page: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -76,6 +81,9 @@ def test_documented_commands_run(
         starts = veldt.record_starts(run, starts=2)
         words = [str(starts.path) if word == "FILE" else word for word in words]
     monkeypatch.setattr(training, "run_system", stop_if_new)
+    monkeypatch.setattr(experiments, "run_experiment", stop)
+    if words[0] == "experiment":
+        words = ["norms" if word == PLACES["NAME"] else word for word in words]
     if words[0] == "train" and "--env" not in words:  # in a sentence about something else
         words += ["--env", "CartPole-v1"]
     try:
@@ -83,7 +91,7 @@ def test_documented_commands_run(
     except SystemExit as stopped:  # after --help
         assert not stopped.code
     except Parsed:
-        assert words[0] == "train"
+        assert words[0] in ("train", "experiment")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -357,6 +357,7 @@ def test_a_report_imports_nothing(run: Path, capsys: pytest.CaptureFixture[str])
         ("report", "summary.json", 2),
         ("report", "metrics.jsonl", 2),
         ("report", "events.jsonl", 2),
+        ("report", "episodes.jsonl", 2),
         ("report", "lock", None),
         ("watch --episode 0", "episodes.jsonl", 2),
         ("watch --episode 0", "actions.bin", 1),

@@ -15,7 +15,7 @@ import pytest
 from veldt.errors import UsageError
 from veldt.report import write_report
 from veldt.report.charts import Line, clipped, line_chart
-from veldt.report.data import RunData, envelope, smoothed
+from veldt.report.data import RunData, on_common_grid, smoothed
 from veldt.report.groups import grouped
 from veldt.report.state import state_of
 from veldt.runs.directory import RunDirectory
@@ -189,7 +189,13 @@ def test_seeds_are_averaged_and_other_runs_are_not(tmp_path: Path) -> None:
     seeds = [make_run(tmp_path, f"a-{seed}", seed=seed) for seed in (1, 2, 3)]
     other = make_run(tmp_path, "b", recipe="impala", learning={"rate": 1e-3}, finished=False)
     page = report(tmp_path, *seeds, other)
-    for part in ("ppo (3 seeds)", "impala", "finished its steps: 3", "broke off: 1", "their mean"):
+    for part in (
+        "ppo (3 seeds)",
+        "impala",
+        "finished its steps: 3",
+        "broke off: 1",
+        "their mean, shaded: its 95% bootstrap interval",
+    ):
         assert part in page.text
     differing = re.findall(r'<tr class="differs"><td><code>([^<]*)', page.source)
     assert differing == ["recipe", "learning.rate", "run.seed"]
@@ -292,15 +298,13 @@ def test_a_path_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
         write_report([], tmp_path / "report.html")
 
 
-def test_the_envelope_is_of_the_stretch_that_all_curves_cover() -> None:
+def test_curves_are_compared_on_the_stretch_that_all_cover() -> None:
     x = np.arange(11.0)
-    grid, mean, low, high = envelope([(x, x), (x[2:8], x[2:8] + 2)])
+    grid, values = on_common_grid([(x, x), (x[2:8], x[2:8] + 2)])
     assert (grid[0], grid[-1]) == (2.0, 7.0)
-    np.testing.assert_allclose(mean, grid + 1)
-    np.testing.assert_allclose(low, grid)
-    np.testing.assert_allclose(high, grid + 2)
-    assert len(envelope([(x[:3], x[:3]), (x[5:], x[5:])])[0]) == 0
-    assert len(envelope([(x, x), (np.empty(0), np.empty(0))])[0]) == 0
+    np.testing.assert_allclose(values, [grid, grid + 2])
+    assert len(on_common_grid([(x[:3], x[:3]), (x[5:], x[5:])])[0]) == 0
+    assert len(on_common_grid([(x, x), (np.empty(0), np.empty(0))])[0]) == 0
 
 
 def test_smoothing_keeps_length_and_level_and_drops_spikes() -> None:

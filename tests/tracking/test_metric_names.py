@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import veldt
-from veldt.report.curves import _TITLES
+from veldt.report.curves import TITLES
 from veldt.tracking.metric_names import METRICS, with_prefix
 from veldt.tracking.metrics import read_metrics
 from veldt.tracking.stage_clock import STAGES
@@ -86,7 +86,7 @@ def test_the_dictionary_has_no_name_that_nothing_logs() -> None:
 
 
 def test_titles_of_charts_are_of_known_metrics() -> None:
-    assert not _TITLES.keys() - METRICS.keys()
+    assert not TITLES.keys() - METRICS.keys()
 
 
 def test_a_name_without_a_prefix_gets_the_prefix_train() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -63,6 +64,9 @@ class QLearningConfig(OffPolicyConfig):
     """ε falls from --epsilon-start to --epsilon-end for all envs, or each env has its own fixed ε (ladder, Ape-X)."""
     ladder_epsilon: Annotated[float, Unit("probability")] = 0.4
     """ε of the ladder's first env; the last env has this to the power of 8."""
+    ladder_rungs: Annotated[int, Unit("values")] = 0
+    """Different values of ε on the ladder, which envs take in turn; 0: one for each env (Horgan et al. 2018, appendix D
+    compares with 6)."""
     epsilon: Annotated[float | str, Unit("probability"), Range(0.0, 1.0)] = ""
     """ε as a number or a schedule over the run's steps, such as piecewise:0=1,0.1=0.1,1=0.01 or module:function, in the
     place of --epsilon-start, --epsilon-end and --epsilon-steps; empty: by these."""
@@ -83,6 +87,10 @@ class QLearningConfig(OffPolicyConfig):
         for name in ("epsilon_start", "epsilon_end", "evaluation_epsilon", "ladder_epsilon"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
+        if self.ladder_rungs < 0:
+            raise UsageError(
+                f"--ladder-rungs is {self.ladder_rungs}: it must be 0 (one for each env) or more"
+            )
         if self.epsilon_steps < 0:
             raise UsageError(f"--epsilon-steps is {self.epsilon_steps}: it must be 0 or more")
         if not 0 < self.exploration_fraction <= 1:
@@ -140,7 +148,8 @@ class QLearningConfig(OffPolicyConfig):
             annealing = ("epsilon", "epsilon_start", "epsilon_end", "epsilon_steps", "exploration_fraction")
             unread |= dict.fromkeys(annealing, "--exploration is ladder, where each env has its own ε")
         else:
-            unread["ladder_epsilon"] = "--exploration is annealed, where all envs have the same ε"
+            same = "--exploration is annealed, where all envs have the same ε"
+            unread |= dict.fromkeys(("ladder_epsilon", "ladder_rungs"), same)
             if self.epsilon != "":
                 steps = ("epsilon_start", "epsilon_end", "epsilon_steps", "exploration_fraction")
                 unread |= dict.fromkeys(steps, f"--epsilon is {self.epsilon}")
@@ -153,6 +162,7 @@ class QLearningConfig(OffPolicyConfig):
                 "exploration",
                 "epsilon",
                 "ladder_epsilon",
+                "ladder_rungs",
                 "epsilon_start",
                 "epsilon_end",
                 "epsilon_steps",
@@ -294,9 +304,8 @@ class QLearning(ReplayAlgorithm):
             return torch.zeros(width)
         if config.exploration == "ladder":
             first, total = self._env_slice or (0, width)
-            return torch.from_numpy(
-                ladder(config.ladder_epsilon, _LADDER_POWER, total)[first : first + width]
-            )
+            rungs = ladder(config.ladder_epsilon, _LADDER_POWER, config.ladder_rungs or total)
+            return torch.from_numpy(rungs[np.arange(first, first + width) % len(rungs)])
         if self._epsilon_schedule is not None:
             progress = min(1.0, steps / self.run_steps) if self.run_steps else 0.0
             return torch.full((width,), self._epsilon_schedule(progress))

@@ -51,7 +51,14 @@ class Row:
 
 
 def report(
-    what: str, recipe: str, env: str, num_envs: int, processes: int, seconds: float, json: bool
+    what: str,
+    recipe: str,
+    env: str,
+    num_envs: int,
+    processes: int,
+    alternate: str,
+    seconds: float,
+    json: bool,
 ) -> None:
     """Measures, and prints a table or one JSON object. `seconds` is the duration of each measurement."""
     if seconds <= 0:
@@ -62,7 +69,7 @@ def report(
             f"--recipe is {recipe}, which is several processes: bench takes a synchronous recipe (a2c, "
             "ppo, dqn, c51, rainbow, ddpg); a run's own metrics say where the time of roles goes"
         )
-    settings: dict[str, Any] = {"processes": processes} if processes else {}
+    settings: dict[str, Any] = {"alternate": alternate} | ({"processes": processes} if processes else {})
     if num_envs:
         settings["num_envs"] = num_envs
     source = resolve(env)

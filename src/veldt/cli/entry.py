@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from veldt.cli import inspecting, starts, training
+from veldt.cli import experiment, inspecting, starts, training
 from veldt.cli.arguments import HelpShown
 from veldt.cli.open_files import why_too_few
 from veldt.cli.streams import complain, open_closed_streams, show
@@ -27,10 +27,11 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, r
   veldt evaluate RUN                play episodes, or from recorded starts
   veldt record-starts RUN           starts in the middle of episodes, to evaluate from
   veldt watch RUN                   make a video of an episode
-  veldt report RUN [RUN ...]        one HTML file: curves, where the time went, settings
+  veldt report RUN [RUN ...]        one HTML file: curves, where the time went, settings; compares several runs
   veldt recipes [NAME]              list recipes, or one with every value and its source
   veldt doctor                      what is here, and the plan training would use
   veldt bench sampling|training     speed beside the machine's limit
+  veldt experiment NAME             a figure or table of the papers, from runs on this machine (--list)
 
 Add --help to any of them for its flags, --plugin MODULE for your own algorithms, systems and recipes, or --debug for a
 traceback. veldt --version says which this is.
@@ -51,6 +52,7 @@ VERBS: Mapping[str, Callable[[list[str]], str]] = {
     "recipes": inspecting.recipes,
     "doctor": inspecting.doctor,
     "bench": inspecting.bench,
+    "experiment": experiment.experiment,
 }
 
 

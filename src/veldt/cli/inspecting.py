@@ -69,12 +69,19 @@ class Watch(RunCode):
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One self-contained HTML file about one or several runs."""
+    """One HTML file about one or several runs: curves, where the time went, settings.
+
+    Runs that differ only in their seed are a group: the report has mean, median and interquartile mean of their scores,
+    each with its 95% bootstrap interval, and compares the groups.
+    """
 
     runs: Annotated[tuple[Path, ...], Positional]
     """Directories of runs."""
     out: Path | None = None
     """The file to write; report.html in the first run if not given."""
+    score: float | None = None
+    """Of several runs on one environment: show the steps and the time until the mean return of 100 episodes was at
+    least this; if not given, for the --until of the runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +130,8 @@ class Bench:
     """Envs; 0 means the recipe's number."""
     processes: int = 0
     """Env processes; 0 chooses."""
+    alternate: Literal["auto", "on", "off"] = "auto"
+    """Whether two groups of envs take turns with inference."""
     seconds: float = 5.0
     """Duration of each measurement."""
     json: bool = False
@@ -190,7 +199,8 @@ def report(arguments: list[str]) -> str:
     from veldt.runs.directory import RunDirectory
 
     runs = [RunDirectory.open(path) for path in asked.runs]
-    return str(write_report([run.path for run in runs], asked.out or runs[0].report_path))
+    out = asked.out or runs[0].report_path
+    return str(write_report([run.path for run in runs], out, asked.score))
 
 
 def recipes(arguments: list[str]) -> str:

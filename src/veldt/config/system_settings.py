@@ -362,13 +362,16 @@ class ApexConfig(ActorsConfig):
     """Steps that an actor collects before it sends them to its replay shard."""
     batches_ahead: Annotated[int, Unit("batches")] = 16
     """Batches that are sampled before the learner needs them."""
+    insertions: Annotated[int, Unit("copies")] = 1
+    """How often each step is inserted into the replay buffer (Horgan et al. 2018, figure 6): more copies of fewer steps
+    fill it sooner, so that what is in it is more recent."""
     rate_limit_tolerance: Annotated[float, Unit("samples")] = 0.0
     """Samples that may be due by --training-intensity before actors wait for the learner; 0: twice the minimum with
     which the two sides cannot wait for each other for ever."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("shards", "actor_chunk", "batches_ahead"):
+        for name in ("shards", "actor_chunk", "batches_ahead", "insertions"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be at least 1")
         if self.rate_limit_tolerance < 0:

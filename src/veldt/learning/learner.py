@@ -13,6 +13,7 @@ from veldt.algorithms.base import Algorithm, Forward, Loss
 from veldt.errors import CheckpointError, UsageError, diverged
 from veldt.exchange.gradients import GradientEdge
 from veldt.functional.updates import clip_by_norm
+from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.optimiser import GroupedRule, LocalOptimiser, Optimiser
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
@@ -27,6 +28,7 @@ class Learner:
         targets: the target networks, if the algorithm has any.
         optimiser: applies gradients to the parameters; default: the algorithm's update rules in this process.
         version_of: maps the number of updates made here to the number of all updates of these parameters.
+        diagnostics: measures updates for `--log-norms` and `--log-saturation`.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Learner:
         targets: TargetNetworks | None = None,
         optimiser: Optimiser | None = None,
         version_of: Callable[[int], int] = lambda own: own,
+        diagnostics: Diagnostics | None = None,
     ) -> None:
         self._algorithm, self._forward, self._edge = algorithm, forward, edge
         self._parameters = parameters
@@ -45,6 +48,7 @@ class Learner:
         self._groups = GroupedRule(algorithm.groups, parameters)
         self._optimiser = optimiser or LocalOptimiser(algorithm, parameters)
         self._version_of = version_of
+        self._diagnostics = diagnostics or Diagnostics(parameters)
         self._updates = 0
         self._checked_version = 0  # the version at the last check whether target networks have to move
         self._updated_version = 0
@@ -80,20 +84,25 @@ class Learner:
         """
         before = self.version
         due = self._groups.due(self._updates + 1)
+        self._diagnostics.before_backward(
+            batch,
+            lambda half: self._backward(self._algorithm.losses(self._forward, half, progress, due), due),
+        )
         loss = self._algorithm.losses(self._forward, batch, progress, due)
         self._backward(loss, due)
+        measured = self._diagnostics.after_backward()
         gradient_P = self._parameters.gradient
         self._edge.reduce(gradient_P, loss.rows)
         norm = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
         self._groups.clip(gradient_P)
         metrics = {**loss.metrics, "train/loss": loss.total.detach(), "train/grad_norm": norm}
-        loss = loss._replace(metrics=metrics)
+        loss = loss._replace(metrics=metrics | measured)
         self._optimiser.apply(gradient_P, self._groups.rates(due, progress, learning_rate), loss)
         self._updates += 1
         # If the gradient is sent to a parameter server, the version may not have changed yet.
         self._updated_version = max(before, self.version - 1)
         self._move_targets()
-        return loss
+        return loss._replace(metrics=loss.metrics | self._diagnostics.after_update())
 
     def _backward(self, loss: Loss, due: Sequence[str]) -> None:
         if loss.by_group is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,21 +17,46 @@ from veldt.runs.own_files import refuse_other
 _FOOTER_BYTES = 200  # the last bytes of a report; they contain the signature
 
 
-def write_report(runs: Sequence[Path], out: Path) -> Path:
+def write_report(runs: Sequence[Path], out: Path, score: float | None = None) -> Path:
     """Writes the report of the run directories `runs` to the HTML file `out`; returns `out`.
 
-    Runs may be finished, still training, or killed; several runs are overlaid. An older report is replaced. Raises
-    UsageError if a path is no run `out` is a file other than a report or its
-    directory does not exist, VeldtError if the file cannot be written.
+    Runs may be finished, still training, or killed; several runs are overlaid and compared. An older report is
+    replaced.
+
+    Args:
+        runs: directories of runs.
+        out: the file to write.
+        score: of several runs on one environment, the report says how many steps and how much time each recipe took
+            until its mean return of 100 episodes was at least this; None: the return at which they were to stop.
+
+    Raises:
+        UsageError: a path is no run, `out` is a file other than a report or its directory does not exist, or `score`
+            is not finite or is for runs on several environments.
+        VeldtError: the file cannot be written.
     """
     if not runs:
         raise UsageError("a report needs at least one run")
     out = Path(out)
     _refuse_foreign(out)
-    html = render([RunData.load(Path(run)) for run in runs])
+    loaded = [RunData.load(Path(run)) for run in runs]
+    if score is not None:
+        _check_score(score, loaded)
+    html = render(loaded, out, score)
     # A setting may hold letters that have no place in UTF-8: parts of a path that is in no encoding, for example.
     write_atomically(out, html.encode(errors="replace"), "the report")
     return out
+
+
+def _check_score(score: float, runs: Sequence[RunData]) -> None:
+    """Raises UsageError if `score` cannot be a score of all `runs`."""
+    if not math.isfinite(score):
+        raise UsageError(f"--score is {score}: it must be a finite number")
+    environments = len({run.setting("env") for run in runs})
+    if environments > 1:
+        raise UsageError(
+            f"--score is {score:g}, but the runs are on {environments} environments, whose returns do not compare: "
+            "leave it out, or write a report for each environment"
+        )
 
 
 def _refuse_foreign(out: Path) -> None:

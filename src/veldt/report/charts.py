@@ -91,10 +91,10 @@ def _draw(axes: Axes, line: Line) -> None:
     colour = f"#a0000{line.colour % SERIES_COLOURS}"
     if line.band is not None:
         axes.fill_between(*line.band, color=colour, alpha=0.14, linewidth=0)
-    for x, y in line.faint:
-        axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.9)
-    x, y = line.strong
     # A single point has no line, so it gets a marker.
+    for x, y in line.faint:
+        axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.9, marker="o" if len(x) == 1 else "")
+    x, y = line.strong
     axes.plot(x, y, color=colour, linewidth=2, marker="o" if len(x) == 1 else "", solid_joinstyle="round")
 
 

@@ -1,4 +1,4 @@
-"""The line charts: return, throughput, and the metrics of learning."""
+"""The line charts of metrics: episode length, losses, values, throughput."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from html import escape
 
 from veldt import formatting
 from veldt.report.charts import SERIES_COLOURS, Curve, Line, clipped, line_chart
-from veldt.report.data import RunData, envelope, smoothed
+from veldt.report.data import RunData, on_common_grid, smoothed
 from veldt.report.groups import Environment, Group
 
+LENGTH = "rollout/interval_length_mean"
 # Title and unit; a loss or policy statistic that is missing here gets a title from its key.
-_TITLES = {
-    "rollout/interval_length_mean": ("Episode length", "agent steps"),
+TITLES = {
+    LENGTH: ("Episode length", "agent steps, mean of 100"),
     "train/grad_norm": ("Gradient norm", ""),
     "train/learning_rate": ("Learning rate", ""),
     "time/steps_per_second": ("Throughput", "agent steps per second"),
+    "time/updates_per_second": ("Updates", "per second"),
     "train/policy_lag_mean": ("Policy lag", "updates behind"),
     "time/rollouts_per_second": ("Training", "rollouts per second"),
     "time/predictions_per_second": ("Prediction", "requests per second"),
@@ -26,6 +28,12 @@ _TITLES = {
     "system/predictors": ("Predictors", "threads"),
     "system/trainers": ("Trainers", "threads"),
     "system/agents": ("Agents", "that act"),
+    "system/stale_gradient_share": ("Stale gradients", "share discarded by the parameter server"),
+    "system/gradient_staleness_mean": ("Staleness", "of gradients, updates"),
+    "system/outlier_gradient_share": ("Outliers", "share of gradients discarded by their learner"),
+    "system/server_blocked_seconds": ("Waiting for the parameter server", "seconds of a learner so far"),
+    "system/store_blocked_seconds": ("Waiting for the central store", "seconds of a learner so far"),
+    "system/store_updating_seconds": ("Updating the central store", "seconds of a learner so far"),
     "train/loss": ("Total loss", ""),
     "train/policy_loss": ("Policy loss", ""),
     "train/value_loss": ("Value loss", ""),
@@ -36,13 +44,15 @@ _TITLES = {
     "train/actor_loss": ("Actor's loss", ""),
     "train/rho_mean": ("Importance ratio", "ρ, clipped, of the actions taken"),
     "train/rho_clip_fraction": ("Clipped ratios", "share of the steps"),
-    "train/q_mean": ("Q", "of the actions taken"),
-    "train/policy_q_mean": ("Q", "of the policy's actions"),
+    "train/q_mean": ("Value estimate Q", "of the actions learned from"),
+    "train/policy_q_mean": ("Value estimate Q", "of the policy's actions"),
     "train/td_error": ("TD error", "absolute"),
     "train/kl_to_target": ("KL divergence", "of the distribution from its target, nats"),
+    "train/outer_atoms_probability": ("Outer atoms", "probability of the targets there"),
     "rollout/epsilon": ("ε", "probability of a random action"),
     "replay/training_intensity": ("Training intensity", "uses of each step"),
     "replay/transitions": ("Replay buffer", "transitions"),
+    "replay/unrolls": ("Earlier unrolls", "that can be sampled"),
     "replay/beta": ("β", "of importance weights"),
     "replay/dropped_priorities": ("Priorities too late", "dropped so far"),
     "replay/rewards_outside_atoms": ("Rewards outside the atoms", "so far"),
@@ -51,7 +61,7 @@ _TITLES = {
 # Metrics in the section on learning: names, and prefixes of names.
 _LEARNING = (
     "eval/ep_return_mean",
-    "rollout/interval_length_mean",
+    LENGTH,
     "train/",
     "rollout/epsilon",
     "replay/",
@@ -73,37 +83,22 @@ class Axis:
         x, y = run.curve(self.key, key)
         return x / self.divisor, y
 
+    def over_steps(self, run: RunData, curve: Curve) -> Curve:
+        """A curve of `run` over agent steps, over this axis."""
+        x, y = curve
+        return (run.seconds_at(x) if self.key == "seconds" else x) / self.divisor, y
+
 
 STEPS = Axis("step", 1, "agent steps")
 
 
 def time_axis(environment: Environment) -> Axis:
-    """Minutes, or hours if a run took several."""
+    """Seconds; minutes or hours if a run took several."""
     seconds = [run.metric("seconds") for run in environment.runs]
     longest = max((value for value in seconds if value > 0), default=0.0)
-    return Axis("seconds", 3600, "hours") if longest > 5 * 3600 else Axis("seconds", 60, "minutes")
-
-
-def return_section(environment: Environment) -> str:
-    """Charts of the return over agent steps and over time."""
-    groups, charts = environment.groups, []
-    for axis, caption in ((STEPS, "Over agent steps"), (time_axis(environment), "Over time")):
-        lines = [_return_line(colour, group, axis) for colour, group in enumerate(groups)]
-        if all(line.is_empty() for line in lines):
-            continue
-        # A chart scaled down to a phone is not readable, so both sizes are drawn and the style sheet shows one.
-        identifier = f"{environment.prefix}return-{axis.key}"
-        wide = line_chart(lines, axis.label, 528, 320, f"{identifier}-wide")
-        narrow = line_chart(lines, axis.label, 344, 250, f"{identifier}-narrow")
-        drawings = f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
-        charts.append(f"<figure><h3>{caption}</h3>{drawings}</figure>")
-    if not charts:
-        return '<section><h2>Return</h2><p class="note">No episode has been finished yet.</p></section>'
-    note = "Mean over the last 100 episodes; thin: mean over the episodes of each interval."
-    if any(len(group.runs) > 1 for group in groups):
-        note = "Mean over the last 100 episodes; thin: each seed; thick: their mean, shaded from lowest to highest."
-    parts = (f'<p class="note">{note}</p>', legend(groups), f'<div class="pair">{"".join(charts)}</div>')
-    return f"<section><h2>Return</h2>{''.join(parts)}</section>"
+    if longest > 5 * 3600:
+        return Axis("seconds", 3600, "hours")
+    return Axis("seconds", 60, "minutes") if longest > 5 * 60 else Axis("seconds", 1, "seconds")
 
 
 def learning_section(environment: Environment) -> str:
@@ -129,7 +124,7 @@ def small_chart(key: str, environment: Environment, axis: Axis) -> str:
     lines = [_line(colour, group, axis, key, len(groups) == 1) for colour, group in enumerate(groups)]
     if all(line.is_empty() for line in lines):
         return ""
-    title, unit = _TITLES.get(
+    title, unit = TITLES.get(
         key, (key.partition("/")[2].replace("_", " ").capitalize(), key.partition("/")[0])
     )
     identifier = f"{environment.prefix}{key.replace('/', '-').replace('_', '-')}-{axis.key}"
@@ -155,19 +150,15 @@ def legend(groups: list[Group]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _return_line(colour: int, group: Group, axis: Axis) -> Line:
-    curves = [axis.curve(run, "rollout/ep_return_mean") for run in group.runs]
-    if len(curves) == 1:
-        return Line(colour, curves[0], [axis.curve(group.runs[0], "rollout/interval_return_mean")])
-    x, mean, low, high = envelope(curves)
-    return Line(colour, (x, mean), curves, (x, low, high) if len(x) else None)
-
-
 def _line(colour: int, group: Group, axis: Axis, key: str, alone: bool) -> Line:
-    raw = [axis.curve(run, key) for run in group.runs]
-    curves = [(x, smoothed(y)) for x, y in raw]
+    if key == LENGTH:
+        # From the log of episodes, as the returns are: a mean of 100 needs no smoothing.
+        raw = curves = [axis.over_steps(run, run.mean_lengths()) for run in group.runs]
+    else:
+        raw = [axis.curve(run, key) for run in group.runs]
+        curves = [(x, smoothed(y)) for x, y in raw]
     if len(curves) == 1:
         # Raw values of several groups would hide the curves.
         return Line(colour, curves[0], raw if alone else ())
-    x, mean, _, _ = envelope(curves)
-    return Line(colour, (x, mean), curves)
+    x, values = on_common_grid(curves)
+    return Line(colour, (x, values.mean(axis=0)), curves)

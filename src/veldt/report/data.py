@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from veldt.formatting import as_float
+from veldt.report.charts import Curve
+from veldt.report.finished_episodes import WINDOW, FinishedEpisodes, mean_of_last
 from veldt.report.state import State, state_of
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.metrics import read_metrics
@@ -21,12 +23,16 @@ _STAGE = re.compile(r"time/(\w+)_seconds")
 
 @dataclass(frozen=True)
 class RunData:
-    """One run: settings, final metrics (empty unless it stopped properly), rows, events, and whether it trains now."""
+    """One run: settings, final metrics (empty unless it stopped properly), rows, episodes, events, and whether it
+    trains now.
+    """
 
+    path: Path
     name: str
     config: dict[str, Any]
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
+    episodes: FinishedEpisodes
     events: list[dict[str, Any]]
     running: bool
 
@@ -38,7 +44,10 @@ class RunData:
         if summary is not None and (running or _goes_beyond(rows, summary)):
             summary = None  # it was written before the run was resumed
         name = run.path.resolve().name
-        return cls(name, run.read_config(), summary or {}, rows, run.read_events(), running)
+        episodes = FinishedEpisodes.load(run.path)
+        return cls(
+            run.path, name, run.read_config(), summary or {}, rows, episodes, run.read_events(), running
+        )
 
     @property
     def state(self) -> State:
@@ -65,14 +74,67 @@ class RunData:
                     return number
         return float("nan")
 
-    def curve(self, x_key: str, y_key: str) -> tuple[np.ndarray, np.ndarray]:
+    def curve(self, x_key: str, y_key: str) -> Curve:
         """(x, y), float64 [points] each, of rows where both are finite; averaged down to a few hundred points."""
+        return _thinned(*self._rows_of(x_key, y_key))
+
+    def mean_returns(self) -> Curve:
+        """Mean return of the last 100 episodes over agent steps, as `curve`: from the log of episodes.
+
+        The log of a running or killed run may end before its rows: their means follow.
+        """
+        return self._continued(self.episodes.score, "rollout/ep_return_mean")
+
+    def mean_lengths(self) -> Curve:
+        """Mean length of the last 100 episodes, as `mean_returns`."""
+        return self._continued(self.episodes.length, "rollout/interval_length_mean")
+
+    def single_returns(self) -> Curve:
+        """Return of each episode over agent steps; of each interval, if the run has no log of episodes."""
+        if len(self.episodes.step):
+            return _thinned(self.episodes.step, self.episodes.score)
+        return self.curve("step", "rollout/interval_return_mean")
+
+    def seconds_at(self, steps: np.ndarray) -> np.ndarray:
+        """Seconds spent training when the run had made these agent steps: linear between rows; float64 [steps]."""
+        known = [(0.0, 0.0), *zip(*self._rows_of("step", "seconds"), strict=True)]
+        end = (as_float(self.summary.get("steps")), as_float(self.summary.get("seconds")))
+        x, y = np.array([*known, *([end] if np.isfinite(end).all() else [])]).T
+        x, first = np.unique(x, return_index=True)
+        return np.interp(steps, x, y[first])
+
+    def steps_to(self, score: float) -> float | None:
+        """The agent steps at which the mean return of the last 100 episodes was first at least `score`; None: never.
+
+        As with `--until`, 100 episodes must have finished.
+        """
+        steps = self.episodes.first_reached(score)
+        if steps is not None:
+            return steps
+        # The log of a running or killed run may end before its rows.
+        reached = (
+            as_float(row.get("step"))
+            for row in self.rows
+            if as_float(row.get("rollout/ep_return_mean")) >= score
+            and as_float(row.get("rollout/episodes")) >= WINDOW
+        )
+        return next((step for step in reached if np.isfinite(step)), None)
+
+    def _continued(self, values: np.ndarray, key: str) -> Curve:
+        """The mean of the last 100 `values` of the episodes; beyond the log's end, the metric `key` of the rows."""
+        x, y = self._rows_of("step", key)
+        steps = self.episodes.step
+        later = x > steps[-1] if len(steps) else x >= 0
+        x, y = np.concatenate((steps, x[later])), np.concatenate((mean_of_last(values), y[later]))
+        # Episodes that one rollout brings have the same step: the last of them has the mean after it.
+        last = np.append(x[1:] > x[:-1], True)[: len(x)]
+        return _thinned(x[last & np.isfinite(y)], y[last & np.isfinite(y)])
+
+    def _rows_of(self, x_key: str, y_key: str) -> Curve:
         pairs = np.array([(as_float(row.get(x_key)), as_float(row.get(y_key))) for row in self.rows]).reshape(
             -1, 2
         )
         pairs = pairs[np.isfinite(pairs).all(axis=1)]
-        if len(pairs) > _POINTS:
-            pairs = np.array([part.mean(axis=0) for part in np.array_split(pairs, _POINTS)])
         return pairs[:, 0], pairs[:, 1]
 
     def metric_names(self) -> list[str]:
@@ -107,19 +169,16 @@ class RunData:
         return _flat(self.config.get("given"), "")
 
 
-def envelope(
-    curves: list[tuple[np.ndarray, np.ndarray]],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(x, mean, lowest, highest) of several curves, over the range of x that all of them cover; empty if none."""
-    empty = np.empty(0)
+def on_common_grid(curves: list[Curve]) -> Curve:
+    """(x [points], y [curves, points]) of several curves, over the range of x that all of them cover; empty if none."""
+    nothing = np.empty(0), np.empty((len(curves), 0))
     if any(len(x) == 0 for x, _ in curves):
-        return empty, empty, empty, empty
+        return nothing
     start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if end <= start:
-        return empty, empty, empty, empty
+        return nothing
     grid = np.linspace(start, end, _POINTS // 2)
-    values = np.stack([np.interp(grid, x, y) for x, y in curves])
-    return grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+    return grid, np.stack([np.interp(grid, x, y) for x, y in curves])
 
 
 def smoothed(y: np.ndarray) -> np.ndarray:
@@ -131,6 +190,13 @@ def smoothed(y: np.ndarray) -> np.ndarray:
         windows = np.lib.stride_tricks.sliding_window_view(np.pad(y, half, mode="reflect"), 2 * half + 1)
         y = np.asarray(average(windows, axis=1))
     return y
+
+
+def _thinned(x: np.ndarray, y: np.ndarray) -> Curve:
+    if len(x) <= _POINTS:
+        return x, y
+    x, y = (np.array([part.mean() for part in np.array_split(values, _POINTS)]) for values in (x, y))
+    return x, y
 
 
 def _goes_beyond(rows: list[dict[str, Any]], summary: dict[str, Any]) -> bool:

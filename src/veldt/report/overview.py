@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from html import escape
+from pathlib import Path
 
 from veldt import formatting
 from veldt.report.charts import SERIES_COLOURS
 from veldt.report.data import RunData
 from veldt.report.groups import Environment
+from veldt.report.links import linked_name
 
 
 def title(runs: list[RunData]) -> str:
@@ -38,10 +40,13 @@ def heading(runs: list[RunData]) -> str:
     return f"<header><h1>{_heading(runs)}</h1>{_lead(known)}</header>"
 
 
-def headline(environments: list[Environment]) -> str:
-    """The main numbers: large for a single run, a table for several."""
+def headline(environments: list[Environment], out: Path) -> str:
+    """The main numbers: large for a single run, for several a table with links to the reports of each.
+
+    `out` is the file of the page.
+    """
     runs = [run for environment in environments for run in environment.runs]
-    return _figures(runs[0]) if len(runs) == 1 else _table(environments)
+    return _figures(runs[0]) if len(runs) == 1 else _table(environments, out)
 
 
 def _lead(parts: list[str]) -> str:
@@ -105,7 +110,7 @@ def _frames_per_second(run: RunData) -> str:
     return f"{formatting.whole(rate * frames / steps)} frames/s" if frames > steps > 0 else ""
 
 
-def _table(environments: list[Environment]) -> str:
+def _table(environments: list[Environment], out: Path) -> str:
     runs = [run for environment in environments for run in environment.runs]
     # Columns that are empty in every row are left out.
     several, target = len(environments) > 1, any(_has_target(run) for run in runs)
@@ -127,7 +132,7 @@ def _table(environments: list[Environment]) -> str:
             for run in group.runs:
                 mark = f'<i style="background:var(--series-{colour % SERIES_COLOURS})"></i>'
                 cells = [
-                    f"{mark}{escape(run.name)}",
+                    f"{mark}{linked_name(run, out)}",
                     f'<span class="state {run.state.kind}">{run.state.text}</span>',
                 ]
                 if several:

@@ -10,9 +10,10 @@ from veldt.report.data import RunData
 from veldt.report.groups import Environment
 from veldt.tracking.stage_clock import STAGES
 
-# All but the first two exist only in systems with inference requests.
-_CHARTS = (
+# All but the first three exist only in systems with inference requests, a parameter server or a central store.
+CHARTS = (
     "time/steps_per_second",
+    "time/updates_per_second",
     "train/policy_lag_mean",
     "time/rollouts_per_second",
     "time/predictions_per_second",
@@ -23,6 +24,12 @@ _CHARTS = (
     "system/predictors",
     "system/trainers",
     "system/agents",
+    "system/stale_gradient_share",
+    "system/gradient_staleness_mean",
+    "system/outlier_gradient_share",
+    "system/server_blocked_seconds",
+    "system/store_blocked_seconds",
+    "system/store_updating_seconds",
 )
 
 
@@ -34,7 +41,7 @@ def speed_section(environment: Environment) -> str:
     """
     runs = environment.runs
     axis = time_axis(environment)
-    charts = "".join(small_chart(key, environment, axis) for key in _CHARTS)
+    charts = "".join(small_chart(key, environment, axis) for key in CHARTS)
     bars = _bars(runs, [run.stage_seconds() for run in runs], with_time=len(runs) == 1)
     if actors := _bars(runs, [run.actor_shares() for run in runs], with_time=False):
         bars = f"<h3>The learner's</h3>{bars}<h3>The actors'</h3>{actors}"

@@ -34,6 +34,7 @@ h2.environment { margin: 72px 0 -20px; padding-top: 20px; border-top: 1px solid 
 h3 { margin: 0 0 8px; font-size: 13.5px; line-height: 1.35; font-weight: 560; }
 h3 small { margin-left: 6px; font-size: 12.5px; font-weight: 400; color: var(--muted); }
 p { margin: 0; }
+a { color: var(--accent); text-underline-offset: 2px; }
 section { margin-top: 56px; }
 .lead { margin-top: 12px; color: var(--muted); display: flex; flex-wrap: wrap; gap: 4px 18px; align-items: baseline; }
 .state::before {
@@ -58,6 +59,9 @@ dd { margin: 0; }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 36px 30px; }
 .speed .bars { margin-bottom: 36px; }
 figure { margin: 0; min-width: 0; }
+.improvement { margin-top: 32px; }
+.improvement .note { margin-top: 0; }
+.scroll + figure { margin-top: 32px; max-width: 640px; }
 figure p { font-size: 12.5px; color: var(--muted); }
 svg { display: block; width: 100%; height: auto; overflow: visible; }
 svg text { font-family: inherit; fill: var(--muted); }

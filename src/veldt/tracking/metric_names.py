@@ -7,9 +7,10 @@ of a row, `step`, `frames` and `seconds`, have no prefix.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-EVERY = "every run"
+from veldt.tracking.diagnostic_metrics import DIAGNOSTICS
+from veldt.tracking.metric import EVERY, Metric
+
 _REPLAY = "runs with a replay buffer"
 _SEPARATE = "runs whose actors and learners are separate processes"
 _PRIORITISED = "runs with prioritised replay"
@@ -18,27 +19,6 @@ _GA3C = "`ga3c`"
 _ASYNCHRONOUS = "`asynchronous`"
 _POLICY_GRADIENT = "`a2c`, `ppo`, `vtrace`"
 _EVALUATE = "runs with `--evaluate-every`"
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One metric.
-
-    Args:
-        name: the key in metrics.jsonl and the tag in TensorBoard.
-        unit: of its value; "" where the value has no unit.
-        meaning: what it is and how it is measured, in Markdown.
-        emitter: which runs log it.
-    """
-
-    name: str
-    unit: str
-    meaning: str
-    emitter: str = EVERY
-
-    @property
-    def prefix(self) -> str:
-        return self.name.partition("/")[0] if "/" in self.name else ""
 
 
 def with_prefix(name: str) -> str:
@@ -396,5 +376,14 @@ _SYSTEM = (
 
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
-    for metric in (*_COORDINATES, *_TIME, *_ROLLOUT, *_TRAIN, *_REPLAY_METRICS, *_EVAL, *_SYSTEM)
+    for metric in (
+        *_COORDINATES,
+        *_TIME,
+        *_ROLLOUT,
+        *_TRAIN,
+        *DIAGNOSTICS,
+        *_REPLAY_METRICS,
+        *_EVAL,
+        *_SYSTEM,
+    )
 }

@@ -84,6 +84,7 @@ class _GorilaLearner(ReplayLearner):
             self._targets,
             optimiser,
             version_of=lambda own: optimiser.version,
+            diagnostics=self._make_diagnostics(),
         )
 
     def _updates_before(self, edge: GradientEdge) -> int:

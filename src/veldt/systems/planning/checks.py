@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from veldt.algorithms.base import OffPolicy, OnPolicy
+from veldt.algorithms.capabilities import OFF_POLICY_CORRECTED
+from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.schedule_settings import try_functions
 from veldt.config.run_code import own_names
 from veldt.config.run_request import RunRequest
@@ -55,7 +57,21 @@ def check_request(request: RunRequest, cluster: str | None) -> None:
             f"--cluster is '{cluster}', and {config.recipe} cannot run there: {why}; leave --cluster out, or take a "
             "recipe of several processes that share no memory"
         )
+    if config.run.log_saturation:
+        _check_saturation(config)
     try_functions(config.learn)
+
+
+def _check_saturation(config: TrainConfig) -> None:
+    """Raises UsageError where a batch cannot be divided into two halves."""
+    why = (
+        config.network.recurrent
+        and f"{config.network.recurrent}, which keeps the steps of a rollout in their order"
+    )
+    if OFF_POLICY_CORRECTED in ALGORITHMS.find(config.algorithm).capabilities:
+        why = f"{config.algorithm} learns from whole unrolls"
+    if why:
+        raise UsageError(f"--log-saturation needs batches that can be divided, and {why}: leave it out")
 
 
 def check_plan(

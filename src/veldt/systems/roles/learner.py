@@ -19,6 +19,7 @@ from veldt.exchange.gradients import AllReduce, GradientEdge, NoAllReduce
 from veldt.exchange.graph import Groups
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
+from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.learner import Learner
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
@@ -119,7 +120,18 @@ class LearnerRole(ABC):
         return self._plan.rank == 0
 
     def _make_learner(self, edge: GradientEdge) -> Learner:
-        return Learner(self._algorithm, self._forward, self._parameters, edge, self._targets)
+        return Learner(
+            self._algorithm,
+            self._forward,
+            self._parameters,
+            edge,
+            self._targets,
+            diagnostics=self._make_diagnostics(),
+        )
+
+    def _make_diagnostics(self) -> Diagnostics:
+        run = self._plan.config.run
+        return Diagnostics(self._parameters, run.log_norms, run.log_saturation)
 
     def _updates_before(self, edge: GradientEdge) -> int:
         """Counts updates lost with a former incarnation too, so that versions only grow; after a restart, one more:

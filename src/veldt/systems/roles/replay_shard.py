@@ -40,6 +40,7 @@ _WAIT_S = 0.05  # seconds without a heartbeat while there is nothing to do
 class ShardPlan:
     """Shard `number` stores the steps of `width` envs; its k-th actor's envs start at `first[k]` among them.
 
+    Each step is stored `insertions` times: copies are kept as if they were of other envs.
     `run` is the run's directory if checkpoints include the replay buffer; rows go to `replay/shard-<number>` there.
     """
 
@@ -51,6 +52,7 @@ class ShardPlan:
     width: int
     first: Sequence[int]
     run: Path | None = None
+    insertions: int = 1
 
     @property
     def group(self) -> str:
@@ -64,7 +66,7 @@ def run_shard(control: Control, plan: ShardPlan, slots: Slots, batches: Sequence
     replay = plan.config.replay
     assert replay is not None
     settings = dataclasses.replace(replay, buffer_size=max(1, replay.buffer_size // plan.shards))
-    buffer = ReplayBuffer(plan.spec, plan.width, settings, plan.returns)
+    buffer = ReplayBuffer(plan.spec, plan.width * plan.insertions, settings, plan.returns)
     checkpoints = None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, buffer)
     servers, incoming = [edge.server(plan.number) for edge in batches], slots.consumer()
     for server in servers:
@@ -78,7 +80,9 @@ def run_shard(control: Control, plan: ShardPlan, slots: Slots, batches: Sequence
             rows = Rows(plan.spec, received.arrays)
             if checkpoints is not None:
                 checkpoints.flush_before(rows.steps)
-            buffer.append(rows, received.arrays["priority"], plan.first[received.ring])
+            for copy in range(plan.insertions):
+                first = plan.first[received.ring] + copy * plan.width
+                buffer.append(rows, received.arrays["priority"], first)
             incoming.release(received.ring)
         is_idle = received is None
         for server in servers:

@@ -110,6 +110,7 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
                 width * len(members[shard]),
                 [width * index for index in range(len(members[shard]))],
                 checkpoint_run,
+                settings.insertions,
             )
             for shard in range(shards)
         ],

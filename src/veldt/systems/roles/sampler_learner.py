@@ -26,6 +26,7 @@ from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
 from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
+from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.learner import Learner
 from veldt.learning.normalisation import update_observation_statistics
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
@@ -152,7 +153,14 @@ class SamplerLearner:
         )
         optimiser = ties.optimiser(self.algorithm, self.parameters)
         self.learner = Learner(
-            self.algorithm, forward, self.parameters, ties.edge, targets, optimiser, ties.version_of
+            self.algorithm,
+            forward,
+            self.parameters,
+            ties.edge,
+            targets,
+            optimiser,
+            ties.version_of,
+            Diagnostics(self.parameters, config.run.log_norms, config.run.log_saturation),
         )
         settings = StepperSettings(
             run_plan.source,

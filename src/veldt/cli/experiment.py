@@ -1,0 +1,86 @@
+"""The verb that draws a figure or table of the papers from runs on this machine."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from veldt.cli.arguments import Positional, parse
+from veldt.errors import UsageError, did_you_mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentArguments:
+    """A figure or table of the papers, from runs on this machine: what is done is kept, and the same command continues.
+    With --list, all experiments."""
+
+    name: Annotated[str | None, Positional] = None
+    """The experiment; --list shows all."""
+    list: bool = False
+    """List the experiments: where each is from, what it shows, and hours at a small scale here."""
+    scale: Literal["small", "paper"] = "small"
+    """small: quick environments and short runs; paper: the paper's environments and steps."""
+    seeds: int | None = None
+    """Seeds of each run; if not given, the experiment's own number."""
+    games: tuple[str, ...] = ()
+    """Environments in place of the experiment's: names of Atari games (Pong), or ids."""
+    budget: float | None = None
+    """Hours after which no further run is started; the page shows what there is."""
+    plan: bool = False
+    """Only show the runs and how long they take."""
+    out: Path | None = None
+    """The directory; experiments/NAME-SCALE if not given."""
+
+
+def experiment(arguments: list[str]) -> str:
+    asked = parse(ExperimentArguments, arguments, "experiment")
+    from veldt.experiments.catalogue import EXPERIMENTS
+
+    if asked.list:
+        return _listed()
+    if asked.name is None:
+        raise UsageError("no experiment is named: `veldt experiment --list` shows all")
+    if asked.name not in EXPERIMENTS:
+        raise UsageError(
+            f"no experiment '{asked.name}'{did_you_mean(asked.name, EXPERIMENTS)}: known are {', '.join(EXPERIMENTS)}"
+        )
+    if asked.seeds is not None and asked.seeds < 1:
+        raise UsageError(f"--seeds is {asked.seeds}: it must be at least 1")
+    if asked.budget is not None and asked.budget <= 0:
+        raise UsageError(f"--budget is {asked.budget:g}: it must be more than 0 hours")
+    from veldt.experiments.experiment import Request
+    from veldt.experiments.run import run_experiment
+    from veldt.tracking.console import output_console
+
+    chosen = EXPERIMENTS[asked.name]
+    small, papers = chosen.seeds
+    seeds = asked.seeds or (small if asked.scale == "small" else papers)
+    root = asked.out or Path("experiments") / f"{chosen.name}-{asked.scale}"
+    page = run_experiment(
+        chosen,
+        Request(asked.scale, seeds, asked.games),
+        root,
+        output_console(),
+        budget_hours=math.inf if asked.budget is None else asked.budget,
+        plan_only=asked.plan,
+    )
+    return str(page) if page else ""
+
+
+def _listed() -> str:
+    from rich.table import Table
+
+    from veldt.experiments.catalogue import EXPERIMENTS
+    from veldt.tracking.console import output_console
+
+    console = output_console(file=io.StringIO())
+    table = Table("experiment", "source", "what it shows", "hours, small", box=None)
+    for one in EXPERIMENTS.values():
+        hours = f"{one.hours:.2g}" if math.isfinite(one.hours) else ""
+        table.add_row(one.name, one.source, one.shows, hours)
+    console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().rstrip("\n")

@@ -1,0 +1,89 @@
+"""Ape-X, figures 6 and 7: copies of steps in the replay buffer, and the number of different ε."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from veldt.experiments.catalogue.common import ALONE, SMALL_ENV, scores_table, small_env_differs
+from veldt.experiments.experiment import Experiment, Request, Training
+from veldt.experiments.figures import Exhibit, learning_curves, number
+from veldt.experiments.results import Results, mean_of
+
+_HORGAN = "Horgan et al. 2018 (Ape-X)"
+_SMALL_STEPS, _PAPER_STEPS = 60_000, 50_000_000
+
+
+def _training(request: Request, group: str, env: str, seed: int, settings: dict[str, Any]) -> Training:
+    steps = _SMALL_STEPS if request.is_small else _PAPER_STEPS
+    small = {"actors": 2, "num_envs": 16} if request.is_small else {}
+    return Training(
+        group=group,
+        recipe="apex-dqn",
+        env=env,
+        seed=seed,
+        settings={**ALONE, "steps": steps, **small, **settings},
+        cores=0,
+    )
+
+
+def _envs(request: Request) -> tuple[str, ...]:
+    return request.envs(SMALL_ENV if request.is_small else "ALE/Breakout-v5")
+
+
+def _replicas(request: Request) -> list[Training]:
+    return [
+        _training(request, f"k = {copies}", env, seed, {"insertions": copies})
+        for env in _envs(request)
+        for copies in (1, 2, 8)
+        for seed in request.seed_range
+    ]
+
+
+def _epsilons(request: Request) -> list[Training]:
+    return [
+        _training(request, name, env, seed, {"exploration": "ladder", "ladder_rungs": rungs})
+        for env in _envs(request)
+        for name, rungs in (("one ε for each env", 0), ("6 different ε", 6))
+        for seed in request.seed_range
+    ]
+
+
+def _scores(results: Results) -> str:
+    return "; ".join(
+        f"{chart}, {group}: {number(*mean_of(runs, lambda run: run.score))}"
+        for chart, group, runs in results.groups()
+    )
+
+
+def _draw_replicas(results: Results) -> Exhibit:
+    says = (
+        f"Final scores: {_scores(results)}. The paper finds that copies, which make the buffer more recent but no "
+        "more diverse, do not explain why more actors help."
+    )
+    return Exhibit(says, [learning_curves(results)], [scores_table(results)])
+
+
+def _draw_epsilons(results: Results) -> Exhibit:
+    says = f"Final scores: {_scores(results)}. The paper finds little difference between a full range of ε and 6."
+    return Exhibit(says, [learning_curves(results)], [scores_table(results)])
+
+
+REPLICAS = Experiment(
+    name="replicas",
+    source=f"{_HORGAN}, figure 6",
+    shows="Scores of Ape-X DQN with each step inserted k times into the replay buffer.",
+    jobs=_replicas,
+    draw=_draw_replicas,
+    differs=lambda request: small_env_differs(request, _SMALL_STEPS, "Atari games by up to 256 actors"),
+    seeds=(2, 3),
+)
+
+EPSILONS = Experiment(
+    name="epsilons",
+    source=f"{_HORGAN}, figure 7",
+    shows="Scores of Ape-X DQN with 6 different values of ε against one for each environment.",
+    jobs=_epsilons,
+    draw=_draw_epsilons,
+    differs=lambda request: small_env_differs(request, _SMALL_STEPS, "Atari games by 360 actors"),
+    seeds=(2, 3),
+)

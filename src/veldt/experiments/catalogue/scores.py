@@ -1,0 +1,129 @@
+"""Stooke & Abbeel, table 1 and figures 9 to 11: scores on Atari games."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from veldt.experiments.catalogue.common import ALONE, STOOKE, replay_settings, scores_table
+from veldt.experiments.experiment import Experiment, Request, Training
+from veldt.experiments.figures import Exhibit, Table, learning_curves, number
+from veldt.experiments.results import Results
+from veldt.report import statistics
+from veldt.report.normalising import human_normalised, is_normalisable
+
+_ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "A2C 16-env": ("a2c", {"num_envs": 16}),
+    "A2C 128-env": ("a2c", {"num_envs": 128}),
+    "PPO 8-env": ("ppo", {"num_envs": 8}),
+    "PPO 128-env": ("ppo", {"num_envs": 128}),
+    "DQN-512": ("dqn", {"batch_size": 512}),
+    "CatDQN-2048": ("c51", {"batch_size": 2048}),
+    "ε-Rainbow-512": ("rainbow", {"batch_size": 512}),
+}
+# Average and median human-normalised scores of table 1.
+_PAPERS = {
+    "A2C 16-env": "2.5 · 0.65",
+    "A2C 128-env": "8.0 · 0.48",
+    "PPO 8-env": "2.8 · 1.2",
+    "PPO 128-env": "9.8 · 0.97",
+    "DQN-512": "9.8 · 1.4",
+    "CatDQN-2048": "22.1 · 2.9",
+    "ε-Rainbow-512": "22.4 · 2.5",
+}
+_SMALL = ("A2C 16-env", "PPO 8-env")
+_POLICY_GRADIENT_STEPS, _Q_STEPS, _SMALL_STEPS = 25_000_000, 50_000_000, 500_000
+_GAMES = (
+    "Alien Amidar Assault Asterix Asteroids Atlantis BankHeist BattleZone BeamRider Bowling Boxing Breakout Centipede "
+    "ChopperCommand CrazyClimber DemonAttack DoubleDunk Enduro FishingDerby Freeway Frostbite Gopher Gravitar Hero "
+    "IceHockey Jamesbond Kangaroo Krull KungFuMaster MontezumaRevenge MsPacman NameThisGame Pong PrivateEye Qbert "
+    "Riverraid RoadRunner Robotank Seaquest SpaceInvaders StarGunner Tennis TimePilot Tutankham UpNDown Venture "
+    "VideoPinball WizardOfWor Zaxxon"
+)
+
+
+def _jobs(request: Request) -> list[Training]:
+    games = ("Pong", "Breakout") if request.is_small else tuple(_GAMES.split())
+    jobs = []
+    for env in request.envs(*(f"ALE/{game}-v5" for game in games)):
+        for label, (recipe, settings) in _ROWS.items():
+            if request.is_small and label not in _SMALL:
+                continue
+            learns_from_replay = recipe in ("dqn", "c51", "rainbow")
+            sizes = replay_settings(env, settings["batch_size"]) if learns_from_replay else {}
+            steps = _Q_STEPS if learns_from_replay else _POLICY_GRADIENT_STEPS
+            jobs += [
+                Training(
+                    group=label,
+                    recipe=recipe,
+                    env=env,
+                    seed=seed,
+                    settings={
+                        **ALONE,
+                        **settings,
+                        **sizes,
+                        "steps": _SMALL_STEPS if request.is_small else steps,
+                    },
+                )
+                for seed in request.seed_range
+            ]
+    return jobs
+
+
+def _normalised(results: Results) -> Table:
+    """Returns, by configuration, aggregates of the human-normalised scores of games for which a human's is known."""
+    by_group: dict[str, dict[str, list[float]]] = {}
+    for chart, group, runs in results.groups():
+        if is_normalisable(chart):
+            known = [human_normalised(run.score, chart) for run in runs if np.isfinite(run.score)]
+            by_group.setdefault(group, {})[chart] = known
+    rows = []
+    for group, games in by_group.items():
+        seeds = min(map(len, games.values()))
+        if not seeds:
+            continue
+        scores = np.array([known[:seeds] for known in games.values()]).T  # [seeds, games]
+        low, high = statistics.stratified_interval(
+            statistics.interquartile_mean, scores, repeats=1_000, seed=0
+        )
+        ends = (float(low), float(high)) if seeds > 1 else (float("nan"), float("nan"))
+        average, middle = number(float(statistics.mean(scores))), number(float(statistics.median(scores)))
+        iqm = number(float(statistics.interquartile_mean(scores)), *ends)
+        rows.append((group, str(len(games)), str(seeds), average, middle, iqm, _PAPERS.get(group, "–")))
+    header = (
+        "configuration",
+        "games",
+        "seeds",
+        "average",
+        "median",
+        "IQM",
+        "the paper's average · median, 49 games",
+    )
+    return Table("Human-normalised scores", header, rows, "0 is a random player, 1 a human; null-op starts.")
+
+
+def _draw(results: Results) -> Exhibit:
+    says = (
+        "Raw and human-normalised scores of training, by configuration. In the paper, scaled configurations (more "
+        "simulators, larger batches) match the unscaled ones after 25 M (policy gradients) or 50 M steps."
+    )
+    return Exhibit(says, [learning_curves(results)], [_normalised(results), scores_table(results)])
+
+
+SCORES = Experiment(
+    name="scores",
+    source=f"{STOOKE}, table 1 and figures 9 to 11",
+    shows="Scores on Atari games of baseline and scaled configurations.",
+    jobs=_jobs,
+    draw=_draw,
+    differs=lambda request: [
+        *(
+            [f"Two games, two configurations and {_SMALL_STEPS:,} steps, of which little is learned."]
+            if request.is_small
+            else []
+        ),
+        "Scores are those of training, with its exploration.",
+    ],
+    seeds=(1, 2),
+)

@@ -1,0 +1,132 @@
+"""How long an experiment takes on this machine, from the speed of a short run of each kind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import heapq
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from veldt.errors import VeldtError
+from veldt.experiments.experiment import Job, Measurement, Training
+from veldt.experiments.scheduler import last_sentence
+from veldt.experiments.workspace import Workspace
+from veldt.formatting import as_float
+from veldt.runs import strict_json
+from veldt.runs.directory import RunDirectory
+from veldt.runs.files import write_atomically
+from veldt.runs.own_files import remove_own_tree
+from veldt.runs.own_names import OF_RUN
+from veldt.runtime.cores import allowed_cores
+from veldt.tracking.metrics import read_metrics
+
+_PROBE_S = 3.0  # of training with updates, after which a probe is interrupted
+_PROBE_DEADLINE_S = 30.0
+_END_S = 20.0
+_START_S = 4.0  # of a run, before its first step
+_SPEEDS = "speeds.json"
+
+
+def seconds_of(job: Job, speeds: dict[str, float]) -> float:
+    """Returns the seconds that a job takes, alone on its cores."""
+    if isinstance(job, Measurement):
+        return job.seconds
+    return _START_S + job.settings["steps"] / speeds[_kind(job)]
+
+
+def total_seconds(jobs: Sequence[Job], speeds: dict[str, float]) -> float:
+    """Returns the seconds that the jobs take side by side, each started as soon as its cores are free."""
+    cores = len(allowed_cores())
+    free_at = [0.0] * cores
+    for job in jobs:
+        wanted = min(job.cores or cores, cores)
+        starts = [heapq.heappop(free_at) for _ in range(wanted)]
+        end = max(starts) + seconds_of(job, speeds)
+        for _ in range(wanted):
+            heapq.heappush(free_at, end)
+    return max(free_at)
+
+
+def measure_speeds(
+    workspace: Workspace, jobs: Sequence[Job], note: Callable[[str], None]
+) -> dict[str, float]:
+    """Returns the steps per second of each kind of training among the jobs, from runs and probes.
+
+    A kind is measured once, by a run of a few seconds, and kept in the experiment's directory.
+    """
+    path = workspace.root / _SPEEDS
+    speeds: dict[str, float] = workspace.read_json(path) if path.exists() else {}
+    for job in jobs:
+        if isinstance(job, Measurement) or _kind(job) in speeds:
+            continue
+        note(f"measuring the speed of {job.recipe} on {job.env}, {job.group}")
+        speeds[_kind(job)] = _probed(job, workspace.root / "probe")
+        write_atomically(path, strict_json.dumps(speeds).encode(), "the measured speeds")
+    return speeds
+
+
+def _kind(job: Training) -> str:
+    """Returns the name of what decides a run's speed: everything but its seed, and the length of the run."""
+    settings = {name: value for name, value in job.settings.items() if name != "steps"}
+    return strict_json.dumps([job.recipe, job.env, settings], sort_keys=True)
+
+
+def _probed(job: Training, scratch: Path) -> float:
+    """Returns the steps per second of a run like the job's, from its first updates on. VeldtError if it fails."""
+    if scratch.exists():
+        remove_own_tree(scratch, OF_RUN)
+    quick = dataclasses.replace(job, settings={**job.settings, "log": "none", "log_every": 0.5})
+    command = quick.command(scratch)
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True)
+        try:
+            until, rate = time.monotonic() + _PROBE_DEADLINE_S, None
+            while (
+                process.poll() is None and time.monotonic() < until and (rate is None or rate[1] < _PROBE_S)
+            ):
+                time.sleep(0.25)
+                rate = _rate(scratch) or rate
+            rate = _rate(scratch) or _rate_of_whole(scratch) or rate
+        finally:
+            _end(process)
+        if scratch.exists():
+            remove_own_tree(scratch, OF_RUN)
+        if rate is None:
+            raise VeldtError(
+                f"{job.recipe} on {job.env} did not train: {last_sentence(said) or 'it made no step'}"
+            )
+    return rate[0]
+
+
+def _rate(run: Path) -> tuple[float, float] | None:
+    """Returns (steps per second, seconds that they were measured over) of a run since its first update, if known."""
+    rows = read_metrics(run) if run.exists() else []
+    learning = [row for row in rows if row.get("train/updates")]
+    rows = learning if len(learning) > 1 else rows
+    if len(rows) < 2 or rows[-1]["seconds"] <= rows[0]["seconds"]:
+        return None
+    seconds = rows[-1]["seconds"] - rows[0]["seconds"]
+    return (rows[-1]["step"] - rows[0]["step"]) / seconds, seconds if len(learning) > 1 else 0.0
+
+
+def _rate_of_whole(run: Path) -> tuple[float, float] | None:
+    """Returns the same of a run that has ended already."""
+    summary = RunDirectory(run).read_summary() if run.exists() else None
+    seconds = as_float((summary or {}).get("seconds"))
+    return (as_float((summary or {}).get("steps")) / seconds, seconds) if seconds > 0 else None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,162 @@
+"""What an experiment is: the jobs that it needs, and how their results become figures and tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from veldt.setting_metadata import flag
+
+if TYPE_CHECKING:
+    from veldt.experiments.figures import Exhibit
+    from veldt.experiments.results import Results
+
+Scale = Literal["small", "paper"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks of an experiment.
+
+    `seeds` is the number of seeds (1, 2, ...). `games` are the environments, () for those of the experiment.
+    """
+
+    scale: Scale
+    seeds: int
+    games: tuple[str, ...] = ()
+
+    @property
+    def is_small(self) -> bool:
+        return self.scale == "small"
+
+    @property
+    def seed_range(self) -> range:
+        return range(1, self.seeds + 1)
+
+    def envs(self, *default: str) -> tuple[str, ...]:
+        """Returns the ids of the environments: of `games`, where a name such as Pong is ALE/Pong-v5, or `default`."""
+        return tuple(env_of(game) for game in self.games) or default
+
+
+def env_of(game: str) -> str:
+    """Returns the id of an environment: of an Atari game its ALE id, anything else as it is."""
+    return f"ALE/{game}-v5" if re.fullmatch(r"[A-Z][A-Za-z]+", game) else game
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)  # a job is only itself: the key of its result
+class Training:
+    """One training run.
+
+    `group` is the label of runs that differ in their seed only, `panel` the chart that shows them (the environment if
+    "") and `x` the group's place on a horizontal axis. `settings` are by name, as for `veldt.train`; `cores` is how
+    many cores it keeps busy.
+    """
+
+    group: str
+    recipe: str
+    env: str
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    panel: str = ""
+    x: float = float("nan")
+    cores: int = 1
+
+    @property
+    def chart(self) -> str:
+        return self.panel or self.env
+
+    @property
+    def name(self) -> str:
+        return file_name(f"{self.chart} {self.group} {self.seed}")
+
+    def command(self, directory: Path) -> list[str]:
+        """Returns the command that trains the run in `directory`."""
+        words = [
+            "train",
+            self.recipe,
+            "--env",
+            self.env,
+            "--seed",
+            str(self.seed),
+            "--run-dir",
+            str(directory),
+        ]
+        for name, value in self.settings.items():
+            words += _as_flag(name, value)
+        return [sys.executable, "-m", "veldt", *words]
+
+    def resume_command(self, directory: Path) -> list[str]:
+        """Returns the command that continues the run in `directory`."""
+        return [sys.executable, "-m", "veldt", "resume", str(directory)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)  # a job is only itself: the key of its result
+class Measurement:
+    """One measurement: a `veldt` command that prints a JSON object. `x` and `group` as in `Training`."""
+
+    group: str
+    words: tuple[str, ...]
+    seconds: float
+    x: float = float("nan")
+    panel: str = ""
+    cores: int = 0  # 0: all of the machine's
+
+    @property
+    def chart(self) -> str:
+        return self.panel
+
+    @property
+    def name(self) -> str:
+        return file_name(f"{self.panel} {self.group} {self.x:g}")
+
+    def command(self) -> list[str]:
+        """Returns the command."""
+        return [sys.executable, "-m", "veldt", *self.words]
+
+
+Job = Training | Measurement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One figure or table of a paper.
+
+    Args:
+        name: on the command line.
+        source: the paper, and its figure or table.
+        shows: one sentence on what is drawn.
+        seeds: the number of seeds if the user gives none, at a small scale and at the paper's.
+        jobs: returns the runs and measurements.
+        draw: returns the figures and tables of the results, and a sentence on what they say beside the paper.
+        differs: sentences on what differs from the paper at a scale.
+        hours: measured on two cores at a small scale, with the experiment's own seeds.
+        needs: modules that must be installed, with the command that installs each.
+    """
+
+    name: str
+    source: str
+    shows: str
+    jobs: Callable[[Request], Sequence[Job]]
+    draw: Callable[[Results], Exhibit]
+    differs: Callable[[Request], Sequence[str]]
+    seeds: tuple[int, int] = (3, 3)
+    hours: float = float("nan")
+    needs: Mapping[str, str] = field(default_factory=dict)
+
+
+def _as_flag(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [flag(name) if value else flag(f"no_{name}")]
+    if isinstance(value, tuple | list):
+        return [flag(name), *map(str, value)]
+    return [flag(name), json.dumps(value) if isinstance(value, dict) else f"{value}"]
+
+
+def file_name(text: str) -> str:
+    """Returns a text as the name of a file: lower-case letters, digits, dots and dashes."""
+    return re.sub(r"[^\w.-]+", "-", text.strip()).strip("-").lower()

@@ -1,0 +1,161 @@
+"""The figures and tables of an experiment, drawn by matplotlib."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from veldt.experiments.results import FinishedRun, Results, mean_curve
+
+_WIDTH, _HEIGHT = 4.6, 3.3  # inches of a chart
+_MOST_IN_A_ROW = 3
+_LINES = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, with the sentence below it."""
+
+    title: str
+    caption: str
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: `header` and rows of texts; the page shows it and a CSV file holds it."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """What an experiment shows; `says` is what that means, and whether it agrees with the paper."""
+
+    says: str
+    drawings: Sequence[Drawing] = field(default=())
+    tables: Sequence[Table] = field(default=())
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points of a line, [K] each; `low` and `high` are the ends of their intervals, NaN where there is none."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+def charts(number: int, titles: Sequence[str], horizontal: str, vertical: str) -> tuple[Figure, list[Axes]]:
+    """Returns a figure of `number` charts beside each other, with their titles and axes' names."""
+    columns = min(max(number, 1), _MOST_IN_A_ROW)
+    rows = max(math.ceil(number / columns), 1)
+    figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained", dpi=110)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for unused in axes[number:]:
+        unused.set_visible(False)
+    for one, title in zip(axes, titles, strict=False):
+        one.set_title(title, fontsize=10)
+        one.set_xlabel(horizontal)
+        one.set_ylabel(vertical)
+        one.grid(alpha=0.25)
+    return figure, axes[:number]
+
+
+def learning_curves(
+    results: Results,
+    title: str = "Learning curves",
+    by: str = "agent steps",
+    horizontal: Callable[[FinishedRun, np.ndarray], np.ndarray] = lambda run, steps: steps,
+) -> Drawing:
+    """Returns the mean return over steps (or what `horizontal` makes of them), a chart per environment."""
+    by_chart = results.charts()
+    figure, axes = charts(len(by_chart), list(by_chart), by, "mean return")
+    for one, groups in zip(axes, by_chart.values(), strict=True):
+        for number, (group, runs) in enumerate(groups.items()):
+            x, mean, low, high = mean_curve(runs, horizontal)
+            colour = f"C{number % 10}"
+            one.plot(x, mean, color=colour, linestyle=_LINES[number // 10 % 4], label=group)
+            one.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        if groups:
+            one.legend(frameon=False, fontsize=7)
+    seeds = max((len(runs) for _, _, runs in results.groups()), default=0)
+    bands = "; bands are 95% bootstrap intervals" if seeds > 1 else " (one seed: no interval)"
+    return Drawing(title, f"Mean raw return over {seeds} seeds{bands}.", figure)
+
+
+def lines(
+    title: str,
+    caption: str,
+    panels: Mapping[str, Mapping[str, Line]],
+    horizontal: str,
+    vertical: str,
+    *,
+    logarithmic: bool = False,
+    references: Mapping[str, float] | None = None,
+) -> Drawing:
+    """Returns charts of lines with points; `references` are horizontal lines by label."""
+    figure, axes = charts(len(panels), list(panels), horizontal, vertical)
+    for one, named in zip(axes, panels.values(), strict=True):
+        for number, (label, line) in enumerate(named.items()):
+            colour = f"C{number % 10}"
+            one.plot(line.x, line.y, color=colour, marker="o", markersize=4, label=label)
+            if len(line.low) == len(line.x):
+                one.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
+        for label, height in (references or {}).items():
+            one.axhline(height, color="0.4", linestyle="--", linewidth=1, label=label)
+        if logarithmic:
+            one.set_xscale("log", base=2)
+            ticks = sorted({x for line in named.values() for x in line.x})
+            one.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            one.minorticks_off()
+        if named:
+            one.legend(frameon=False, fontsize=7)
+    return Drawing(title, caption, figure)
+
+
+def surface(
+    title: str,
+    caption: str,
+    values: np.ndarray,
+    rows: Sequence[float],
+    columns: Sequence[float],
+    horizontal: str,
+    vertical: str,
+    path: Sequence[tuple[float, float]] = (),
+) -> Drawing:
+    """Returns a map of `values` [rows, columns] with numbers in its cells; `path` is drawn over it as (column, row)."""
+    figure, (one,) = charts(1, [title], horizontal, vertical)
+    one.grid(visible=False)
+    if not values.size:
+        return Drawing(title, caption, figure)
+    image = one.imshow(values, origin="lower", aspect="auto", cmap="viridis")
+    one.set_xticks(range(len(columns)), [f"{column:g}" for column in columns])
+    one.set_yticks(range(len(rows)), [f"{row:g}" for row in rows])
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            one.text(column, row, f"{value:,.0f}", ha="center", va="center", color="white", fontsize=8)
+    if path:
+        x = np.interp([column for column, _ in path], columns, range(len(columns)))
+        y = np.interp([row for _, row in path], rows, range(len(rows)))
+        one.plot(x, y, color="tab:red", marker=".", linewidth=1)
+    figure.colorbar(image, ax=one)
+    return Drawing(title, caption, figure)
+
+
+def number(value: float, low: float = float("nan"), high: float = float("nan")) -> str:
+    """Returns a number for a table, with its interval if there is one."""
+    if not math.isfinite(value):
+        return "–"
+    digits = 0 if abs(value) >= 1_000 else 1 if abs(value) >= 10 else 3
+    ends = f" [{low:,.{digits}f}, {high:,.{digits}f}]" if math.isfinite(low) and math.isfinite(high) else ""
+    return f"{value:,.{digits}f}{ends}"

@@ -1,0 +1,147 @@
+"""The results of an experiment's jobs: runs with their episodes and rows of metrics, and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veldt.experiments.experiment import Measurement, Request, Training
+from veldt.formatting import as_float
+from veldt.report import statistics
+from veldt.runs.directory import RunDirectory
+from veldt.runs.episodes import read_episodes
+from veldt.tracking.metrics import read_metrics
+
+_TAIL = 0.1  # of a run's steps: its last episodes are its final score
+_BINS = 40
+_REPEATS = 1_000
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that has ended, with the job that it was for."""
+
+    job: Training
+    path: Path
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        return RunDirectory(self.path).read_summary() or {}
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        return read_metrics(self.path)
+
+    @cached_property
+    def episodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The step at the end of each episode and its raw return, float64 [E] each, in the order of steps."""
+        pairs = np.array([(one.step, one.score) for one in read_episodes(self.path)], np.float64).reshape(
+            -1, 2
+        )
+        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        return pairs[:, 0], pairs[:, 1]
+
+    @property
+    def steps(self) -> int:
+        return int(self.summary.get("steps", 0))
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training; 0 if unknown."""
+        return as_float(self.summary.get("seconds", 0.0))
+
+    @property
+    def score(self) -> float:
+        """The mean raw return of the episodes that ended in the last tenth of the steps; NaN if there are none."""
+        steps_E, scores_E = self.episodes
+        last = scores_E[steps_E >= (1.0 - _TAIL) * self.steps]
+        return float(last.mean()) if len(last) else float("nan")
+
+    def metric(self, name: str) -> float:
+        """Returns the mean of a metric over the rows that have it; NaN if none has it."""
+        values = [value for row in self.rows if np.isfinite(value := as_float(row.get(name)))]
+        return float(np.mean(values)) if values else float("nan")
+
+    def seconds_at(self, step: float | np.ndarray) -> Any:
+        """Returns the seconds of training at which the run was at `step`."""
+        known = [(row["step"], row["seconds"]) for row in self.rows]
+        steps, seconds = zip(*known, strict=True) if known else ((0.0,), (0.0,))
+        return np.interp(step, (0.0, *steps), (0.0, *seconds))
+
+    def curve(self, bins: int = _BINS) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (step [K], mean return [K]) over equal parts of the run's steps in which episodes ended."""
+        steps_E, scores_E = self.episodes
+        edges = np.linspace(0.0, max(self.steps, 1), bins + 1)
+        part_E = np.clip(np.searchsorted(edges, steps_E) - 1, 0, bins - 1)
+        counts = np.bincount(part_E, minlength=bins)
+        sums = np.bincount(part_E, scores_E, minlength=bins)
+        filled = counts > 0
+        return edges[1:][filled], sums[filled] / counts[filled]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The JSON object that a measurement has printed."""
+
+    job: Measurement
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """All results that there are of an experiment; `missing` names the jobs that have none."""
+
+    request: Request
+    runs: Sequence[FinishedRun]
+    measured: Sequence[Measured]
+    missing: Sequence[str]
+
+    def charts(self) -> dict[str, dict[str, list[FinishedRun]]]:
+        """Returns the runs by chart and by group, in the order of the jobs."""
+        charts: dict[str, dict[str, list[FinishedRun]]] = {}
+        for run in self.runs:
+            charts.setdefault(run.job.chart, {}).setdefault(run.job.group, []).append(run)
+        return charts
+
+    def groups(self) -> Iterator[tuple[str, str, list[FinishedRun]]]:
+        """Yields (chart, group, runs)."""
+        for chart, groups in self.charts().items():
+            for group, runs in groups.items():
+                yield chart, group, runs
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Returns the mean of values and its 95% bootstrap interval; a single value has no interval (NaN)."""
+    known_N1 = np.array([value for value in values if np.isfinite(value)])[:, None]
+    if len(known_N1) < 2:
+        return float(known_N1.mean()) if len(known_N1) else float("nan"), float("nan"), float("nan")
+    low, high = statistics.stratified_interval(statistics.mean, known_N1, repeats=_REPEATS, seed=0)
+    return float(known_N1.mean()), float(low), float(high)
+
+
+def mean_of(runs: Sequence[FinishedRun], value: Callable[[FinishedRun], float]) -> tuple[float, float, float]:
+    """Returns the mean over runs of a value, and its 95% bootstrap interval."""
+    return interval([value(run) for run in runs])
+
+
+def mean_curve(
+    runs: Sequence[FinishedRun], horizontal: Callable[[FinishedRun, np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (x, mean, low, high), [K] each, of the runs' curves where all have one; `horizontal` maps steps to x."""
+    curves = []
+    for run in runs:
+        steps, scores = run.curve()
+        if len(steps):
+            curves.append((horizontal(run, steps), scores))
+    if not curves:
+        return tuple(np.empty((4, 0)))  # type: ignore[return-value]
+    start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    grid = np.linspace(start, max(end, start), _BINS)
+    values = np.stack([np.interp(grid, x, y) for x, y in curves])
+    bands = np.array([interval(column) for column in values.T])
+    return grid, bands[:, 0], bands[:, 1], bands[:, 2]

@@ -1,0 +1,100 @@
+"""Runs an experiment from its plan to its page, and continues one that was interrupted."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from veldt.errors import UsageError, VeldtError
+from veldt.experiments.estimate import measure_speeds, seconds_of, total_seconds
+from veldt.experiments.experiment import Experiment, Job, Request, Training
+from veldt.experiments.live import LiveTable
+from veldt.experiments.page import write_page
+from veldt.experiments.scheduler import Scheduler
+from veldt.experiments.workspace import Workspace
+from veldt.formatting import counted, duration
+
+_HOUR = 3600.0
+
+
+def run_experiment(
+    experiment: Experiment,
+    request: Request,
+    root: Path,
+    console: Console,
+    *,
+    budget_hours: float = math.inf,
+    plan_only: bool = False,
+) -> Path | None:
+    """Runs what is left of an experiment in the directory `root`; returns the path of its page.
+
+    Args:
+        console: gets the plan, a live table of the jobs, and the sentence of each that failed.
+        budget_hours: after as many hours no further job is started, and the page shows what there is.
+        plan_only: only print the plan, and return None.
+
+    Raises:
+        UsageError: `root` is of another experiment or of other settings; something is not installed; the budget is too
+            small for one job.
+        VeldtError: jobs failed, after all others were done and the page was written.
+        KeyboardInterrupt: after the running jobs have written their checkpoints.
+    """
+    _check_installed(experiment)
+    jobs = list(experiment.jobs(request))
+    workspace = Workspace(root, experiment, request)
+    workspace.open()
+    left = [job for job in jobs if not workspace.is_done(job)]
+    speeds = measure_speeds(workspace, left, lambda text: console.print(text, style="dim", highlight=False))
+    seconds = total_seconds(left, speeds)
+    console.print(_plan(experiment, jobs, left, seconds), highlight=False)
+    if left and budget_hours * _HOUR < min(seconds_of(job, speeds) for job in left):
+        one = min(seconds_of(job, speeds) for job in left)
+        raise UsageError(
+            f"--budget {budget_hours:g} hours is too small for one run, which takes about {one / _HOUR:.2g} hours here"
+        )
+    if plan_only:
+        return None
+    with LiveTable(console, workspace, jobs) as table:
+        progress = Scheduler(workspace, jobs, table.show, budget_hours * _HOUR).run()
+    page = write_page(root, experiment, workspace.results(jobs), _command(experiment, request, root))
+    if progress.failed:
+        job, why = next(iter(progress.failed.items()))
+        raise VeldtError(
+            f"{len(progress.failed)} of {len(jobs)} runs failed, {job.name} first: {why}; {page} shows the others, and "
+            "the same command tries again"
+        )
+    if progress.waiting:
+        console.print(
+            f"The budget is spent: {counted(len(progress.waiting), 'run is', 'runs are')} left, and the same command "
+            "continues.",
+            highlight=False,
+        )
+    return page
+
+
+def _check_installed(experiment: Experiment) -> None:
+    for module, command in experiment.needs.items():
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(
+                f"the experiment {experiment.name} needs {module}, which is not installed: {command}"
+            )
+
+
+def _plan(experiment: Experiment, jobs: Sequence[Job], left: Sequence[Job], seconds: float) -> str:
+    done = len(jobs) - len(left)
+    steps = sum(job.settings["steps"] for job in left if isinstance(job, Training))
+    parts = [f"{experiment.name}: {counted(len(jobs), 'run', 'runs')}"]
+    if done:
+        parts.append(f"{done} done")
+    if left:
+        parts.append(f"{len(left)} to do, {steps:,} steps, about {duration(seconds)} on this machine")
+    return ", ".join(parts)
+
+
+def _command(experiment: Experiment, request: Request, root: Path) -> str:
+    games = f" --games {' '.join(request.games)}" if request.games else ""
+    return f"veldt experiment {experiment.name} --scale {request.scale} --seeds {request.seeds}{games} --out {root}"

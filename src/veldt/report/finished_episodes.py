@@ -1,0 +1,53 @@
+"""The finished training episodes of a run as curves: returns and lengths over agent steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from veldt.runs.episodes import read_episodes
+
+WINDOW = 100  # episodes whose mean a run shows, and `--until` refers to
+_LARGEST = 1e100  # no environment's return is larger, and sums of larger ones may overflow
+
+
+@dataclass(frozen=True)
+class FinishedEpisodes:
+    """float64 [episodes] each, in the order of their ends: agent steps of the run at the end, return, agent steps."""
+
+    step: np.ndarray
+    score: np.ndarray
+    length: np.ndarray
+
+    @classmethod
+    def load(cls, directory: Path) -> FinishedEpisodes:
+        """Reads the episode log of the run in `directory`; a run without one has no episodes.
+
+        Skips episodes whose return is not finite or absurdly large, and lines that veldt did not write as they are.
+        Raises UsageError if the log cannot be read.
+        """
+        rows = [(one.step, one.score, one.length) for one in read_episodes(directory)]
+        table = np.array(rows, np.float64).reshape(-1, 3)
+        table = table[(np.abs(table) < _LARGEST).all(axis=1)]
+        table = table[np.argsort(table[:, 0], kind="stable")]
+        return cls(*table.T)
+
+    def first_reached(self, score: float) -> float | None:
+        """The agent steps at which the mean return of the last 100 episodes was first at least `score`; None: never.
+
+        As with `--until`, 100 episodes must have finished.
+        """
+        means = mean_of_last(self.score)[WINDOW - 1 :]
+        # The means are differences of sums: their last digits are not those of the sum of 100 returns.
+        reached = np.flatnonzero(means >= score - 1e-9 * abs(score))
+        return float(self.step[WINDOW - 1 + reached[0]]) if len(reached) else None
+
+
+def mean_of_last(values: np.ndarray, window: int = WINDOW) -> np.ndarray:
+    """For each of `values` the mean of the last `window` until then, of all while there are fewer: float64 [values]."""
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    return np.asarray((sums[ends] - sums[starts]) / (ends - starts))

@@ -1,0 +1,85 @@
+"""Human-normalised scores of Atari games: 0 is a random policy's score, 1 a human's.
+
+`reference/atari_scores.csv` has the published scores, each with its source. They differ with how an episode starts, and
+between papers:
+
+    no-op       after up to 30 no-ops, 57 games: what most papers use since 2016
+    no-op-2015  the same starts, but the human scores of the DQN paper of 2015, 49 games
+    human       from points in a human's games, 57 games
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+from dataclasses import dataclass
+from importlib import resources
+
+from veldt.errors import UsageError, did_you_mean
+
+STARTS = ("no-op", "no-op-2015", "human")
+
+# Published means and medians over all games follow from the tables only if Video Pinball's random score is taken as 0.
+# The published one is nearly the human score (above it with human starts), so that nothing could be divided by.
+_RANDOM_IN_USE = {"videopinball": 0.0}
+
+
+@dataclass(frozen=True)
+class ReferenceScores:
+    """Published scores of one game: of a random policy and of a human, and where they are from."""
+
+    game: str
+    random: float
+    human: float
+    source: str
+
+
+def human_normalised(score: float, game: str, starts: str = "no-op") -> float:
+    """Returns `(score - random) / (human - random)` with the published scores of the game.
+
+    Args:
+        score: the raw return of a whole game.
+        game: its name as Gymnasium's or a paper's: ALE/BankHeist-v5, BankHeistNoFrameskip-v4, bank_heist.
+        starts: how the episodes start: "no-op", "no-op-2015" or "human" (see the module's docstring).
+
+    Raises:
+        UsageError: no scores of the game are published for these starts.
+    """
+    known = _table(starts)
+    key = _key(game)
+    if key not in known:
+        hint = did_you_mean(game, [one.game for one in known.values()])
+        raise UsageError(
+            f"'{game}' has no published human score for {starts} starts{hint}: scores can be normalised for "
+            f"{len(known)} Atari games, with names like ALE/Breakout-v5"
+        )
+    reference = known[key]
+    lowest = _RANDOM_IN_USE.get(key, reference.random)
+    return (score - lowest) / (reference.human - lowest)
+
+
+def is_normalisable(game: str, starts: str = "no-op") -> bool:
+    """Whether `human_normalised` has scores of the game."""
+    return _key(game) in _table(starts)
+
+
+@functools.cache
+def _table(starts: str) -> dict[str, ReferenceScores]:
+    """The scores for these starts, by the key of the game."""
+    if starts not in STARTS:
+        raise UsageError(f"starts is '{starts}': it must be one of {', '.join(STARTS)}")
+    text = (resources.files("veldt.report") / "reference" / "atari_scores.csv").read_text("utf-8")
+    return {
+        _key(row["game"]): ReferenceScores(
+            row["game"], float(row["random"]), float(row["human"]), row["source"]
+        )
+        for row in csv.DictReader(text.splitlines())
+        if row["starts"] == starts
+    }
+
+
+def _key(game: str) -> str:
+    """The name of a game without what says how it is played."""
+    name = re.sub(r"(NoFrameskip|Deterministic)?-v\d+$", "", game.removeprefix("ALE/"))
+    return name.replace("_", "").lower()

@@ -1,0 +1,256 @@
+"""Experiments: their jobs are valid, they are continued and never mixed up, and their page shows what there is."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from veldt.cli import main
+from veldt.errors import UsageError, VeldtError
+from veldt.experiments.catalogue import EXPERIMENTS
+from veldt.experiments.estimate import total_seconds
+from veldt.experiments.experiment import Experiment, Job, Measurement, Request, Training, env_of
+from veldt.experiments.figures import Exhibit, Table, learning_curves
+from veldt.experiments.results import Results, interval
+from veldt.experiments.run import run_experiment
+from veldt.experiments.scheduler import Progress, Scheduler
+from veldt.experiments.workspace import Workspace
+from veldt.recipes import find
+from veldt.recipes.overrides import build_config
+
+ALL = EXPERIMENTS.values()
+TINY = {
+    "steps": 256,
+    "num_envs": 4,
+    "batch_size": 64,
+    "minibatches": 2,
+    "epochs": 1,
+    "hidden": (8,),
+    "threads": 1,
+    "log": "none",
+    "log_every": 0.0,
+    "env_backend": "in-process",
+}
+
+
+class Printed(Measurement):
+    """A measurement by a line of Python."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", *self.words]
+
+
+def printed(group: str, code: str) -> Printed:
+    return Printed(group=group, words=(code,), seconds=1.0, cores=1)
+
+
+def experiment(jobs: Sequence[Job], **more: Any) -> Experiment:
+    def draw(results: Results) -> Exhibit:
+        rows = [(run.job.group, f"{run.score:.1f}") for run in results.runs]
+        return Exhibit("It says that.", [learning_curves(results)], [Table("Scores", ("run", "score"), rows)])
+
+    return Experiment(
+        name="mine",
+        source="a paper",
+        shows="Something.",
+        jobs=lambda _: jobs,
+        draw=draw,
+        differs=lambda _: ["All."],
+        **more,
+    )
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def said_on(screen: Console) -> str:
+    assert isinstance(screen.file, io.StringIO)
+    return screen.file.getvalue()
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+def test_the_jobs_of_every_experiment_have_names_of_their_own_and_valid_settings(
+    one: Experiment, scale: Any
+) -> None:
+    for games in ((), ("Pong", "CartPole-v1")):
+        jobs = one.jobs(Request(scale, 2, games))
+        assert len({job.name for job in jobs}) == len(jobs) > 0
+        kinds = {}
+        for job in jobs:
+            if isinstance(job, Training):
+                assert not games or job.env in ("ALE/Pong-v5", "CartPole-v1")
+                kinds[job.recipe, job.env.startswith("ALE/"), repr(job.settings)] = job
+        for job in kinds.values():
+            build_config(find(job.recipe).draft(job.env, None), dict(job.settings))
+        assert all(isinstance(line, str) and line for line in one.differs(Request(scale, 2, games)))
+
+
+@pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
+def test_every_experiment_draws_a_page_without_any_result(one: Experiment) -> None:
+    exhibit = one.draw(Results(Request("small", 1), [], [], []))
+    assert exhibit.says
+
+
+def test_the_command_of_a_run() -> None:
+    job = Training(
+        group="a b", recipe="ppo", env="ALE/Pong-v5", seed=3, settings={"hidden": (8, 8), "compile": False}
+    )
+    words = job.command(Path("runs/x"))
+    assert words[1:] == [
+        *("-m", "veldt", "train", "ppo", "--env", "ALE/Pong-v5", "--seed", "3", "--run-dir", "runs/x"),
+        *("--hidden", "8", "8", "--no-compile"),
+    ]
+    assert job.name == "ale-pong-v5-a-b-3"
+    assert [env_of(name) for name in ("Pong", "CartPole-v1", "mine:env")] == [
+        "ALE/Pong-v5",
+        "CartPole-v1",
+        "mine:env",
+    ]
+
+
+def test_an_experiment_is_drawn_and_continued(tmp_path: Path) -> None:
+    jobs = [
+        Training(group="ppo", recipe="ppo", env="CartPole-v1", seed=seed, settings=TINY) for seed in (1, 2)
+    ]
+    mine, root = experiment(jobs), tmp_path / "out"
+    screen = console()
+    page = run_experiment(mine, Request("small", 2), root, screen)
+    assert page == root / "experiment.html"
+    text = page.read_text()
+    assert "It says that." in text and "data:image/png;base64," in text and "All." in text
+    assert {file.name for file in root.iterdir()} >= {
+        "learning-curves.png",
+        "scores.csv",
+        "curves.csv",
+        "speeds.json",
+    }
+    assert "2 runs, 2 to do, 512 steps" in said_on(screen) and "2/2 cartpole-v1-ppo-" in said_on(screen)
+
+    times = [(root / "runs" / job.name / "summary.json").stat().st_mtime_ns for job in jobs]
+    (root / "runs" / jobs[1].name / "summary.json").write_text('{"reason": "interrupted"}')
+    screen = console()
+    run_experiment(mine, Request("small", 2), root, screen)
+    assert "2 runs, 1 done, 1 to do" in said_on(screen)
+    assert (root / "runs" / jobs[0].name / "summary.json").stat().st_mtime_ns == times[0]
+    assert json.loads((root / "runs" / jobs[1].name / "summary.json").read_text())["reason"] == "steps"
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (Request("small", 3), "--seeds 2, and 3 is asked now"),
+        (Request("paper", 2), "--scale small, and paper is asked now"),
+        (Request("small", 2, ("Pong",)), "--games none, and Pong is asked now"),
+    ],
+)
+def test_an_experiment_is_not_continued_with_other_settings(
+    request_: Request, said: str, tmp_path: Path
+) -> None:
+    mine = experiment([])
+    Workspace(tmp_path / "out", mine, Request("small", 2)).open()
+    with pytest.raises(UsageError, match=said):
+        Workspace(tmp_path / "out", mine, request_).open()
+
+
+def test_a_directory_of_the_users_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UsageError, match="has files and is no experiment: name a new directory"):
+        Workspace(tmp_path, experiment([]), Request("small", 1)).open()
+    (tmp_path / "experiment.json").write_text("[1]")
+    with pytest.raises(UsageError, match=r"is damaged .no JSON object."):
+        Workspace(tmp_path, experiment([]), Request("small", 1)).open()
+
+
+def test_a_job_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    jobs = [
+        printed("fails", "import sys; sys.exit('veldt: the disk is full')"),
+        printed("prints no JSON", "print('hello')"),
+        printed("works", "print('{\"sps\": 5}')"),
+    ]
+    mine, request = experiment(jobs), Request("small", 1)
+    screen = console()
+    with pytest.raises(VeldtError, match=r"2 of 3 runs failed, fails-nan first: the disk is full"):
+        run_experiment(mine, request, tmp_path / "out", screen)
+    assert "printed no JSON" in said_on(screen)
+    results = Workspace(tmp_path / "out", mine, request).results(jobs)
+    assert [measured.values for measured in results.measured] == [{"sps": 5}]
+    assert results.missing == ["fails-nan", "prints-no-json-nan"]
+    assert (tmp_path / "out" / "experiment.html").exists()
+
+
+def test_jobs_run_side_by_side_on_cores_of_their_own(tmp_path: Path) -> None:
+    code = "import os, json; print(json.dumps({'cores': sorted(os.sched_getaffinity(0))}))"
+    jobs = [printed(f"{index}", code) for index in range(3)]
+    mine, request = experiment(jobs), Request("small", 1)
+    workspace = Workspace(tmp_path / "out", mine, request)
+    workspace.open()
+    most = 0
+
+    def show(progress: Progress) -> None:
+        nonlocal most
+        most = max(most, len(progress.started))
+
+    scheduler = Scheduler(workspace, jobs, show, 60.0)
+    free = len(scheduler._free)
+    progress = scheduler.run()
+    assert len(progress.done) == 3 and most == min(3, free)
+    cores = [measured.values["cores"] for measured in workspace.results(jobs).measured]
+    assert all(len(own) == 1 for own in cores)
+
+
+def test_no_job_is_started_after_the_budget(tmp_path: Path) -> None:
+    jobs = [printed("late", "print('{}')")]
+    workspace = Workspace(tmp_path / "out", experiment(jobs), Request("small", 1))
+    workspace.open()
+    progress = Scheduler(workspace, jobs, lambda _: None, -1.0).run()
+    assert progress.waiting == jobs and not progress.done
+    with pytest.raises(
+        UsageError, match=r"--budget 0.0001 hours is too small for one run, which takes about"
+    ):
+        run_experiment(experiment(jobs), Request("small", 1), tmp_path / "out", console(), budget_hours=1e-4)
+
+
+def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
+    mine = experiment([], needs={"nosuchmodule": "pip install nosuch"})
+    with pytest.raises(UsageError, match="needs nosuchmodule, which is not installed: pip install nosuch"):
+        run_experiment(mine, Request("small", 1), tmp_path / "out", console())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("experiment simulater", "no experiment 'simulater' (did you mean 'simulators'?)"),
+        ("experiment", "no experiment is named: `veldt experiment --list` shows all"),
+        ("experiment norms --seeds 0", "--seeds is 0: it must be at least 1"),
+        ("experiment norms --budget 0", "--budget is 0: it must be more than 0 hours"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(words.split())
+    assert stopped.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_seconds_of_jobs_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("veldt.experiments.estimate.allowed_cores", lambda: [0, 1])
+    one, both = printed("one", ""), Printed(group="both", words=(), seconds=1.0, cores=0)
+    assert total_seconds([one, one, one], {}) == 2.0
+    assert total_seconds([one, both], {}) == 2.0
+
+
+def test_an_interval_is_that_of_the_mean() -> None:
+    mean, low, high = interval([1.0, 2.0, 3.0, 4.0])
+    assert mean == 2.5 and 1.0 <= low < 2.5 < high <= 4.0
+    assert interval([2.0])[0] == 2.0 and np.isnan(interval([2.0])[1:]).all()
+    assert np.isnan(interval([])).all()

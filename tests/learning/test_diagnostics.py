@@ -1,0 +1,86 @@
+"""The opt-in metrics of updates: they are right, and change no bit of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import veldt
+from run_state import SMALL, SMALL_REPLAYED, newest
+from veldt.errors import UsageError
+from veldt.learning.diagnostics import Diagnostics
+from veldt.networks.flat import FlatParameters
+from veldt.tracking.metrics import read_metrics
+
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ppo": ("ppo", SMALL),
+    "dqn": ("dqn", SMALL_REPLAYED),
+    "rainbow with noisy layers": ("rainbow", SMALL_REPLAYED | {"noisy": True}),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_they_change_no_bit(name: str, tmp_path: Path) -> None:
+    recipe, settings = RUNS[name]
+    made = {}
+    for measured in (False, True):
+        run = veldt.train(
+            recipe,
+            env="CartPole-v1",
+            run_dir=tmp_path / f"{measured}",
+            quiet=True,
+            steps=640,
+            log_norms=measured,
+            log_saturation=measured,
+            **settings,
+        )
+        made[measured] = newest(run.path).groups["weights"], read_metrics(run.path)[-1]
+    plain, measured_weights = made[False][0], made[True][0]
+    assert plain.keys() == measured_weights.keys()
+    for key, array in plain.items():
+        np.testing.assert_array_equal(array, measured_weights[key])
+    row = made[True][1]
+    assert -1 <= row["train/gradient_cosine"] <= 1 and row["norms/weights"] > 0 < row["norms/step"]
+    assert row["norms/gradient"] == pytest.approx(row["train/grad_norm"], rel=1e-4)
+    assert not any(name.startswith("norms/") for name in made[False][1])
+
+
+def test_norms_and_cosine_of_one_update() -> None:
+    torch.manual_seed(0)
+    network = torch.nn.Linear(3, 2)
+    parameters = FlatParameters(network)
+    diagnostics = Diagnostics(parameters, norms=True)
+    x_N = torch.randn(8, 3)
+    parameters.backward(network(x_N).square().sum())
+    gradient_P = parameters.gradient.clone()
+    before_P = parameters.fp32_params.clone()
+    metrics = diagnostics.after_backward()
+    parameters.fp32_params -= 0.1 * gradient_P
+    metrics |= diagnostics.after_update()
+    assert float(metrics["norms/gradient"]) == pytest.approx(float(gradient_P.norm()))
+    assert float(metrics["norms/step"]) == pytest.approx(0.1 * float(gradient_P.norm()), rel=1e-5)
+    assert float(metrics["norms/weights"]) == pytest.approx(float((before_P - 0.1 * gradient_P).norm()))
+    assert float(metrics["norms/weights/bias"]) == pytest.approx(float(network.bias.detach().norm()))
+    assert diagnostics.after_update() == {}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "said"),
+    [
+        ("impala", {}, "vtrace learns from whole unrolls"),
+        (
+            "a2c",
+            {"lstm": 8, "shared": True},
+            "--lstm is 8, which keeps the steps of a rollout in their order",
+        ),
+    ],
+)
+def test_batches_that_cannot_be_divided_are_refused(
+    recipe: str, settings: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=f"--log-saturation needs batches that can be divided, and {said}"):
+        veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", log_saturation=True, **settings)
