@@ -79,7 +79,7 @@ def minatar() -> list[Trial]:
         Trial(
             f"dqn MinAtar {game}",
             "dqn",
-            f"minatar_env:{game}",
+            f"veldt.experiments.minatar_games:{game}",
             seed,
             (
                 *_flags("--steps 1000000 --training-intensity 32 --batch-size 128 --learning-rate 1.5e-4"),
@@ -106,7 +106,7 @@ def q_scale() -> list[Trial]:
         Trial(
             f"dqn {count} envs",
             "dqn",
-            "minatar_env:breakout",
+            "veldt.experiments.minatar_games:breakout",
             seed,
             ("--num-envs", str(count), "--batch-size", "512", *_SCALED, *_MINATAR),
         )
@@ -125,7 +125,7 @@ def batches() -> list[Trial]:
         Trial(
             f"{recipe} batch {batch}",
             recipe,
-            "minatar_env:breakout",
+            "veldt.experiments.minatar_games:breakout",
             seed,
             ("--batch-size", str(batch), *flags, *_SCALED, *_MINATAR),
         )
@@ -185,7 +185,7 @@ def roles_minatar() -> list[Trial]:
         "apex-dqn": (*apex, *_APEX_MINATAR),
     }
     return [
-        Trial(f"{recipe} MinAtar breakout", recipe, "minatar_env:breakout", seed, flags)
+        Trial(f"{recipe} MinAtar breakout", recipe, "veldt.experiments.minatar_games:breakout", seed, flags)
         for seed in range(1, 6)
         for recipe, flags in kinds.items()
     ]
@@ -208,7 +208,13 @@ def actors() -> list[Trial]:
             }
             flags = [text for name, value in sizes.items() for text in (f"--{name}", f"{value:g}")]
             trials.append(
-                Trial(f"{count} actors", "apex-dqn", "minatar_env:breakout", seed, (*_APEX_MINATAR, *flags))
+                Trial(
+                    f"{count} actors",
+                    "apex-dqn",
+                    "veldt.experiments.minatar_games:breakout",
+                    seed,
+                    (*_APEX_MINATAR, *flags),
+                )
             )
     return trials
 

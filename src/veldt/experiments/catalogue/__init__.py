@@ -9,6 +9,7 @@ from veldt.experiments.catalogue import (
     batches,
     ga3c,
     gorila,
+    minatar,
     policy_gradient,
     precision,
     sampling,
@@ -34,5 +35,6 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         ga3c.GA3C_NETWORK,
         ga3c.GA3C_TUNER,
         precision.PRECISION,
+        minatar.MINATAR,
     )
 }

@@ -1,10 +1,10 @@
-"""MinAtar's Breakout and Asterix (Young & Tian 2019) as Gymnasium environments, for `learning.py minatar`.
+"""The games of MinAtar (Young & Tian 2019) as Gymnasium environments.
 
-    pip install --no-deps minatar==1.0.15
-    cd benchmarks && veldt train dqn --env minatar_env:breakout --network small
+    pip install --no-deps minatar
+    veldt train dqn --env veldt.experiments.minatar_games:breakout --network small
 
-MinAtar is under the GPL and no dependency of veldt. The games are as in its paper: all six actions, sticky actions
-with probability 0.1, and Asterix gets harder with time. They end by themselves only; nothing cuts them short.
+MinAtar is under the GPL, and no dependency of veldt. The games are as in its paper: all six actions, sticky actions
+with probability 0.1, and difficulties that grow with time. They end by themselves only; nothing cuts them short.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-_COLOURS = np.array([(0, 0, 0), (90, 170, 255), (255, 90, 90), (110, 110, 110), (255, 210, 80)], np.uint8)
+_COLOURS = np.array(
+    [
+        *((0, 0, 0), (90, 170, 255), (255, 90, 90), (110, 110, 110), (255, 210, 80), (120, 220, 120)),
+        *((200, 120, 255), (255, 150, 60), (120, 230, 230), (230, 230, 230), (160, 120, 80)),
+    ],
+    np.uint8,
+)
 _PIXELS = 16  # a cell's side in a picture
 
 
-class MinAtar(gymnasium.Env[np.ndarray, int]):
+class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
     """A game of MinAtar. Observations are uint8 [4, 10, 10]: 255 where an object of that channel is, else 0."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 # as gymnasium.Env has it
 
     def __init__(self, game: str, render_mode: str | None = None) -> None:
         logging.disable(logging.WARNING)  # that seaborn, for its own window, is missing
-        from minatar import Environment
+        from minatar import Environment  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         logging.disable(logging.NOTSET)
         self._game = Environment(game)
@@ -45,7 +51,7 @@ class MinAtar(gymnasium.Env[np.ndarray, int]):
         self._game.reset()
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         reward, terminated = self._game.act(action)
         return self._observation(), float(reward), terminated, False, {}
 
@@ -59,11 +65,26 @@ class MinAtar(gymnasium.Env[np.ndarray, int]):
         return self._game.state().transpose(2, 0, 1) * np.uint8(255)
 
 
+def asterix(render_mode: str | None = None) -> MinAtar:
+    """MinAtar's Asterix."""
+    return MinAtar("asterix", render_mode)
+
+
 def breakout(render_mode: str | None = None) -> MinAtar:
     """MinAtar's Breakout."""
     return MinAtar("breakout", render_mode)
 
 
-def asterix(render_mode: str | None = None) -> MinAtar:
-    """MinAtar's Asterix."""
-    return MinAtar("asterix", render_mode)
+def freeway(render_mode: str | None = None) -> MinAtar:
+    """MinAtar's Freeway."""
+    return MinAtar("freeway", render_mode)
+
+
+def seaquest(render_mode: str | None = None) -> MinAtar:
+    """MinAtar's Seaquest."""
+    return MinAtar("seaquest", render_mode)
+
+
+def space_invaders(render_mode: str | None = None) -> MinAtar:
+    """MinAtar's SpaceInvaders."""
+    return MinAtar("space_invaders", render_mode)

@@ -1,0 +1,127 @@
+"""The referee: all recipes with discrete actions on MinAtar's games, beside Young & Tian's agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from veldt.experiments.catalogue.common import ALONE, scores_table
+from veldt.experiments.experiment import Experiment, Request, Training
+from veldt.experiments.figures import Exhibit, Table, learning_curves, number
+from veldt.experiments.results import FinishedRun, Results, mean_of
+
+_GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
+_MODULE = "veldt.experiments.minatar_games"
+_STEPS = {"small": 500_000, "paper": 1_000_000}
+# Mean returns in training of Young & Tian 2019 (figure 2, digitised, +-2%), after 500,000 and 1 M steps: DQN, AC(0.8).
+_PUBLISHED: dict[str, dict[int, tuple[float | None, float | None]]] = {
+    "asterix": {500_000: (1.0, 0.7), 1_000_000: (6.9, 0.8)},
+    "breakout": {500_000: (8.3, 6.9), 1_000_000: (9.2, 9.9)},
+    "freeway": {500_000: (33.5, None), 1_000_000: (47.8, None)},
+    "seaquest": {500_000: (0.9, 0.8), 1_000_000: (1.0, 0.6)},
+    "space_invaders": {500_000: (27.9, 26.8), 1_000_000: (32.8, 51.4)},
+}
+# The network and replay of the published DQN, with larger batches, each step used 8 times.
+_Q: dict[str, Any] = {
+    "network": "small",
+    "batch_size": 128,
+    "training_intensity": 8.0,
+    "learning_rate": 5e-4,
+    "gamma": 0.99,
+    "n_step": 3,
+    "buffer_size": 100_000,
+    "learning_starts": 5_000,
+    "checkpoint_replay": "none",
+}
+_ANNEALED: dict[str, Any] = {"epsilon_steps": 100_000}
+_ATOMS: dict[str, Any] = {"value_min": -1.0, "value_max": 30.0}
+_ROLLOUTS: dict[str, Any] = {"network": "small", "gamma": 0.99, "ent_coef": 0.01}
+_RECIPES: dict[str, dict[str, Any]] = {
+    "a2c": _ROLLOUTS,
+    "ppo": _ROLLOUTS,
+    "a3c": {**_ROLLOUTS, "learners": 2, "num_envs": 16},
+    "appo": {**_ROLLOUTS, "learners": 2, "num_envs": 16},
+    "ga3c": _ROLLOUTS,
+    "impala": {**_ROLLOUTS, "actors": 2, "num_envs": 16},
+    "dqn": {**_Q, **_ANNEALED},
+    "c51": {**_Q, **_ANNEALED, **_ATOMS},
+    "rainbow": {**_Q, **_ANNEALED, **_ATOMS},
+    "apex-dqn": {**_Q, "actors": 2, "num_envs": 16},
+}
+_PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn")
+
+
+def _games(request: Request) -> tuple[str, ...]:
+    return request.games or _GAMES
+
+
+def _jobs(request: Request) -> list[Training]:
+    return [
+        Training(
+            group=recipe,
+            recipe=recipe,
+            env=f"{_MODULE}:{game}",
+            seed=seed,
+            settings={**ALONE, **settings, "steps": _STEPS[request.scale]},
+            panel=game,
+            cores=2 if recipe in _PROCESSES else 1,
+        )
+        for game in _games(request)
+        for recipe, settings in _RECIPES.items()
+        for seed in request.seed_range
+    ]
+
+
+def _score(run: FinishedRun) -> float:
+    return run.score
+
+
+def _draw(results: Results) -> Exhibit:
+    steps = _STEPS[results.request.scale]
+    rows, below = [], []
+    by_recipe: dict[str, list[float]] = {}
+    for game, groups in results.charts().items():
+        dqn, actor_critic = _PUBLISHED.get(game, {}).get(steps, (None, None))
+        for recipe, runs in groups.items():
+            mean, low, high = mean_of(runs, _score)
+            published = dqn if recipe in ("dqn", "c51", "rainbow", "apex-dqn") else actor_critic
+            rows.append(
+                (
+                    game,
+                    recipe,
+                    str(len(runs)),
+                    number(mean, low, high),
+                    "–" if published is None else f"{published:g}",
+                )
+            )
+            if published:
+                by_recipe.setdefault(recipe, []).append(mean / published)
+                if mean < published:
+                    below.append(f"{recipe} on {game}")
+    shares = ", ".join(f"{recipe} {number(float(np.mean(share)))}" for recipe, share in by_recipe.items())
+    says = (
+        f"Scores divided by those published of the same kind of agent at equal steps, mean of games: {shares or '–'}. "
+        f"Below the published score: {', '.join(below) or 'none'}."
+    )
+    header = ("game", "recipe", "seeds", "score", "published")
+    caption = f"Mean return of the last tenth of {steps:,} steps; published: Young & Tian's DQN, or AC(0.8)."
+    return Exhibit(
+        says, [learning_curves(results)], [Table("MinAtar", header, rows, caption), scores_table(results)]
+    )
+
+
+MINATAR = Experiment(
+    name="minatar",
+    source="Young & Tian 2019 (MinAtar)",
+    shows="All recipes with discrete actions on five small games, beside the published DQN and actor-critic.",
+    jobs=_jobs,
+    draw=_draw,
+    differs=lambda request: [
+        f"{_STEPS[request.scale]:,} steps instead of 5 M.",
+        "Scores are the means of episodes in the last tenth of the steps; the published ones moving averages.",
+        "Batches of 128 and a step size for them, where the published DQN has batches of 32 and an update each step.",
+    ],
+    seeds=(3, 5),
+    needs={"minatar": "pip install --no-deps minatar"},
+)
