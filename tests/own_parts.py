@@ -87,7 +87,7 @@ class GRU(nn.Module):
         self, features: Tensor, state: dict[str, Any], reset: Tensor
     ) -> tuple[Tensor, dict[str, Any]]:
         (hidden,), age = state["hidden"], state["age"]
-        initial, outputs = self.initial_state(len(age)), []
+        initial, outputs = self.initial_state(age.shape[0]), []
         for features_B, reset_B in zip(features, reset, strict=True):
             hidden = where_reset(reset_B, initial["hidden"][0].to(hidden), hidden)
             age = where_reset(reset_B, initial["age"].to(age), age) + 1

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from veldt.agent import Agent
     from veldt.algorithms.registry import register_algorithm
     from veldt.api import (
+        Export,
         Reproduction,
         Run,
         evaluate,
+        export,
         list_recipes,
         load,
         record_starts,
@@ -43,9 +45,11 @@ _HOME = {
     "Logger": "veldt.tracking.loggers.logger",
     **dict.fromkeys(
         (
+            "Export",
             "Reproduction",
             "Run",
             "evaluate",
+            "export",
             "load",
             "list_recipes",
             "record_starts",
@@ -70,6 +74,7 @@ __all__ = [
     "CallbackContext",
     "CheckpointError",
     "EnvError",
+    "Export",
     "Logger",
     "NetworkError",
     "PluginError",
@@ -80,6 +85,7 @@ __all__ = [
     "UsageError",
     "VeldtError",
     "evaluate",
+    "export",
     "list_recipes",
     "load",
     "record_starts",

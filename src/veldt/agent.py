@@ -241,6 +241,11 @@ class Agent:
         return RecurrentState(self._network, recurrent_size_of(self._network), width, self._device)
 
     @property
+    def network(self) -> Network:
+        """The policy's network, on the agent's device."""
+        return self._network
+
+    @property
     def noise(self) -> int:
         """Number of uniform random numbers that one action needs."""
         return self._algorithm.action_noise(self._network)

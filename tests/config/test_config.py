@@ -121,6 +121,7 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (NetworkConfig, {"hidden": 64}),
     (NetworkConfig, {"hidden": ("64",)}),
     (NetworkConfig, {"hidden": (64, 0)}),
+    (NetworkConfig, {"network": ""}),
     (NetworkConfig, {"lstm": -1}),
     (NetworkConfig, {"lstm": 0.5}),
     (EnvConfig, {"num_envs": 0}),

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
-from veldt.agent import Agent, make_network
-from veldt.api.checks import check_recipe
+from veldt.agent import Agent
 from veldt.api.foreign_arguments import answers
-from veldt.config.plugins import read_run_config
-from veldt.config.run_code import (
-    Choice,
-    Env,
-    Part,
-    admit,
-)
-from veldt.envs.arrangement import probe_spec
+from veldt.api.loading import load_agent
+from veldt.config.run_code import Choice, Env, Part
 from veldt.errors import UsageError
 from veldt.evaluation.evaluator import Evaluation, play_episodes, play_steps
 from veldt.evaluation.foreign_names import OF_EVALUATE, OF_LOAD, OF_RECORD_STARTS, answer
 from veldt.evaluation.human_starts import play_starts, record_from
 from veldt.evaluation.starts import Starts, check_numbers, read_starts
 from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
-from veldt.learning.learner import load_weights
 from veldt.networks.own import OwnParts
-from veldt.networks.precision import apply_precision
-from veldt.runs.checkpoint_files import restoring
-from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.runtime.devices import choose_device
 from veldt.setting_metadata import PATH, check_type, flag
 from veldt.user_code.attribution import naming_user_code
 
@@ -51,10 +38,10 @@ def load(
     trust: bool = False,
     device: str = "cpu",
 ) -> Agent:
-    """Returns the policy of a run's newest complete checkpoint.
+    """Returns the policy of a run's newest complete checkpoint, or that of an export.
 
     Args:
-        run: the run directory.
+        run: the run directory, or the directory of an export.
         best: use the checkpoint with the best mean return over 100 episodes (the newest if none has 100 episodes).
         env, network, core, actor, critic, model: replace those of the run. They are required if the run used callables
             that cannot be imported by name. A different env given by name is made without the run's `env_kwargs`.
@@ -68,35 +55,14 @@ def load(
         CheckpointError: no checkpoint is complete, or it belongs to another recipe.
         EnvError: the env failed (one is made to read its spaces).
     """
-    return _load(
+    return load_agent(
         run, best, Choice(env, OwnParts(network, core, actor, critic, model), trust), device, "load(run, {})"
     )
 
 
-def _load(run: str | Path, best: bool, choice: Choice, device: str, call: str) -> Agent:
-    """See `load`; `call` as for `admit`."""
-    target = choose_device(device)
-    check_type(flag("best"), best, bool)
-    directory = RunDirectory.open(run)
-    stored = read_run_config(directory.path, directory.read_config()["resolved"], choice.trust)
-    chosen = admit(directory.path, stored, choice, call)
-    config, source = chosen.config, chosen.source
-    notes: list[str] = []
-    store = CheckpointStore(directory.checkpoints)
-    checkpoint = (store.best if best else store.newest)(notes.append)
-    for note in notes:
-        print(note, file=sys.stderr)
-    check_recipe(checkpoint, config)
-    spec = probe_spec(source, config.atari)
-    policy = make_network(config, spec, chosen.own)
-    with restoring(checkpoint):
-        load_weights(apply_precision(policy, config.run.precision, target), checkpoint.groups["weights"])
-    return Agent(config, source, spec, policy, path=directory.path, step=checkpoint.step, device=target)
-
-
 def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Agent:
     if not isinstance(run, Agent):
-        return _load(run, best, choice, "cpu", call)
+        return load_agent(run, best, choice, "cpu", call)
     if choice.is_made:
         raise UsageError(
             "an agent has its environment and its network already: give env, trust and parts of the network to load"
@@ -126,7 +92,7 @@ def evaluate(
     """Plays episodes with a run's policy. Returns their raw returns and their lengths in agent steps.
 
     Args:
-        run: the run directory, or an agent from `load`, which stays on its device.
+        run: the run directory, an export, or an agent from `load`, which stays on its device.
         episodes: number of episodes, at least 1; default 30.
         protocol: "episodes" plays `episodes`. "atari" plays the run's `evaluate_steps` (default 125,000) and counts the
             episodes that end within them, as in published results of value-based agents. "human-starts" plays one

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from veldt.cli import experiment, inspecting, starts, training
+from veldt.cli import experiment, exporting, inspecting, starts, training
 from veldt.cli.arguments import HelpShown
 from veldt.cli.open_files import why_too_few
 from veldt.cli.streams import complain, open_closed_streams, show
@@ -28,6 +28,7 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, r
   veldt record-starts RUN           starts in the middle of episodes, to evaluate from
   veldt watch RUN                   make a video of an episode
   veldt report RUN [RUN ...]        one HTML file: curves, where the time went, settings; compares several runs
+  veldt export RUN                  the policy as a model repository; ONNX, torch.export
   veldt recipes [NAME]              list recipes, or one with every value and its source
   veldt doctor                      what is here, and the plan training would use
   veldt bench sampling|training     speed beside the machine's limit
@@ -49,6 +50,7 @@ VERBS: Mapping[str, Callable[[list[str]], str]] = {
     "record-starts": starts.record_starts,
     "watch": inspecting.watch,
     "report": inspecting.report,
+    "export": exporting.export,
     "recipes": inspecting.recipes,
     "doctor": inspecting.doctor,
     "bench": inspecting.bench,

@@ -30,7 +30,7 @@ class Evaluate(RunCode):
     """Play episodes with a run's policy: whole ones, or from recorded starts."""
 
     run: Annotated[Path, Positional]
-    """The run's directory."""
+    """The directory of the run, or of an export."""
     episodes: int | None = None
     """Episodes to play; 30 if not given."""
     protocol: Literal["episodes", "atari", "human-starts"] | None = None

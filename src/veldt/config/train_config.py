@@ -78,6 +78,8 @@ class NetworkConfig:
                 f"--model is {self.model}, the whole network, and --{whole[1]} is {getattr(self, whole[1])}: leave one "
                 "out"
             )
+        if not self.network:
+            raise UsageError("--network is '': it must be auto, another name, or your own as module:function")
         if self.lstm < 0:
             raise UsageError(f"--lstm is {self.lstm}: it must be 0 (none) or more")
         if not self.hidden or min(self.hidden) < 1:

@@ -192,6 +192,11 @@ class ObservationCodec:
         return ArraySpec(leaf.shape or (1,), "uint8" if leaf.dtype == np.uint8 else "float32")
 
     @property
+    def fields(self) -> dict[str, spaces.Space[Any]]:
+        """The space of each field by its name in `spec`."""
+        return {name: leaf for name, (_, leaf) in self._leaves.items()}
+
+    @property
     def takes_tuples(self) -> bool:
         """Whether an observation is itself a tuple."""
         return isinstance(self._space, spaces.Tuple)

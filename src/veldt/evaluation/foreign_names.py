@@ -54,6 +54,14 @@ OF_RECORD_STARTS: Mapping[str, str] = {
     **OF_LOAD,
     **dict.fromkeys(_EPISODE_COUNTS, "--starts here, one in each episode"),
 }
+OF_EXPORT: Mapping[str, str] = {
+    **OF_LOAD,
+    **dict.fromkeys(_EPISODE_COUNTS[1:], _EPISODES),
+    **dict.fromkeys(
+        ("export_dir", "output", "output_dir", "repo_id", "save_path"), "--out here, a directory"
+    ),
+    "opset": "no flag here: torch chooses it",
+}
 
 
 def answer(table: Mapping[str, str], name: str) -> str | None:

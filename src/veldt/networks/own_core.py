@@ -27,7 +27,7 @@ class StateLayout:
 
     def flat(self, state: Any) -> Tensor:
         """Returns float32 [B, size]."""
-        return torch.cat([tensor.reshape(len(tensor), -1).float() for tensor in leaves(state)], -1)
+        return torch.cat([tensor.reshape(tensor.shape[0], -1).float() for tensor in leaves(state)], -1)
 
     def nested(self, flat_BM: Tensor) -> Any:
         """Returns the state in the form of the example."""

@@ -116,8 +116,10 @@ class RecurrentActorCritic(RecurrentNetwork):
         features_NF = self.torso(observation).float()
         is_start = state_BM is None
         if state_BM is None:
-            state_BM = features_NF.new_zeros(len(features_NF), self.recurrent_size)
-        features_TBF = features_NF.unflatten(0, (-1, len(state_BM)))
+            state_BM = features_NF.new_zeros(features_NF.shape[0], self.recurrent_size)
+        # In a graph `len` would fix the size of the batch, and T would have to be found by a division.
+        steps_and_envs = (-1, state_BM.shape[0]) if begins_TB is None else begins_TB.shape
+        features_TBF = features_NF.unflatten(0, steps_and_envs)
         if begins_TB is None:
             keep_TB1 = features_NF.new_full((*features_TBF.shape[:2], 1), 0.0 if is_start else 1.0)
         else:

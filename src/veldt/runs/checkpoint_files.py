@@ -80,8 +80,8 @@ def load_checkpoint(directory: Path) -> Checkpoint:
     manifest = read_manifest(directory)
     groups = {}
     for name, expected in manifest["files"].items():
-        _verify(directory / name, expected)
-        groups[Path(name).stem] = _read_arrays(directory / name)
+        verify_file(directory / name, expected)
+        groups[Path(name).stem] = read_arrays(directory / name)
     meta = strict_json.restored(manifest["meta"])
     return Checkpoint(manifest["step"], directory, meta, groups, manifest["score"])
 
@@ -156,7 +156,8 @@ def _checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def _verify(path: Path, expected: dict[str, Any]) -> None:
+def verify_file(path: Path, expected: Mapping[str, Any]) -> None:
+    """CheckpointError if the file does not have the `size` and the `sha256` in `expected`."""
     try:
         size = path.stat().st_size
         if size != expected["size"]:
@@ -174,7 +175,8 @@ def _verify(path: Path, expected: dict[str, Any]) -> None:
         )
 
 
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of a safetensors file by name; CheckpointError if it cannot be read."""
     # Imported here: only a resume or an evaluation needs it, and start-up time is measured.
     from safetensors import SafetensorError
     from safetensors.numpy import load_file

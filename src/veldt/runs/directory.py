@@ -14,6 +14,7 @@ from typing import IO, Any, BinaryIO
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.runs import strict_json
+from veldt.runs.export_files import is_export
 from veldt.runs.files import AppendFile, explained, open_to_read, read_file, read_json_lines, write_atomically
 from veldt.runs.machine import describe_machine
 from veldt.runs.own_files import open_in_place
@@ -74,6 +75,11 @@ class RunDirectory:
         """Returns the existing run in the directory `run`; UsageError with the closest name if there is none."""
         check_type("run", run, PATH)
         path = Path(run)
+        if is_export(path):
+            raise UsageError(
+                f"{path} is an export, the policy of a run without the run: `veldt evaluate` and veldt.load take it; "
+                "give the run's own directory instead"
+            )
         if (path / CONFIG).is_file():
             return cls(path)
         known = [str(run) for folder in (path.parent, Path("runs")) for run in _runs_in(folder)]

@@ -27,17 +27,20 @@ _LONGEST_LINE = 16 << 20
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
 
 
+_RESUME = "resume the run if it has a checkpoint (what was written before is intact), or else train again"
+
+
 @contextlib.contextmanager
-def explained(what: str, path: Path) -> Iterator[None]:
-    """Converts an OSError of the block to a VeldtError that says what was written, where, and how to mend it."""
+def explained(what: str, path: Path, then: str = _RESUME) -> Iterator[None]:
+    """Converts an OSError of the block to a VeldtError that says what was written, where, and how to mend it: `then`
+    is what to do when there is room."""
     try:
         yield
     except OSError as error:
         if error.errno in _FULL:
             raise VeldtError(
                 f"cannot write {what} to {path}: {_FULL[error.errno]} ({free_space(path)} free there); "
-                "make room or use another disk, then resume the run if it has a checkpoint (what was written before is "
-                "intact), or else train again"
+                f"make room or use another disk, then {then}"
             ) from error
         raise VeldtError(f"cannot write {what} to {path}: {error.strerror or error}") from error
 

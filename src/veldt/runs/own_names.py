@@ -10,6 +10,15 @@ METRICS, EPISODES, ACTIONS = "metrics.jsonl", "episodes.jsonl", "actions.bin"
 IN_PLACE = (EVENTS, LOCK, METRICS, EPISODES, ACTIONS)  # appended to and truncated; other files are replaced
 CHECKPOINTS, REPLAY, TENSORBOARD = "checkpoints", "replay", "tensorboard"
 MANIFEST = "manifest.json"
+# Of an export, which has a config.json, too: this key of it says which of the two a directory is.
+EXPORT_FORMAT = "veldt_export"
+WEIGHTS, CARD, VIDEO, ONNX, TORCH = (
+    "model.safetensors",
+    "README.md",
+    "replay.mp4",
+    "policy.onnx",
+    "policy.pt2",
+)
 
 STEP = re.compile(r"step-([0-9]{12,})(\.old)?")
 PARTIAL = ".partial-"  # prefix of the name of a checkpoint that is being written or removed
@@ -50,4 +59,7 @@ OF_RUN = Names(
         (one_of(REPLAY), OF_REPLAY),
         (one_of(TENSORBOARD), OF_TENSORBOARD),
     ),
+)
+OF_EXPORT = Names(
+    re.compile(rf"{one_of(CONFIG, WEIGHTS, CARD, VIDEO, ONNX, TORCH).pattern}|\.replay\.[0-9]+\.partial\.mp4")
 )

@@ -1,0 +1,51 @@
+"""The command that trains a run again, from the settings that its user gave."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from veldt.config.run_code import own_names
+from veldt.config.train_config import SECTIONS, TrainConfig
+from veldt.recipes import RECIPES
+from veldt.setting_metadata import flag
+
+# What is measured where it is not given, and decides rounding.
+_MEASURED = ("precision", "threads")
+
+
+def training_command(config: TrainConfig, run: Mapping[str, Any]) -> str:
+    """Returns `veldt train ...`. The environment and the user's own parts are named as the run names them.
+
+    Args:
+        run: the run's config.json.
+    """
+    words = ["veldt", "train", config.recipe, "--env", config.env]
+    if config.env_kwargs:
+        words += ["--env-kwargs", json.dumps(config.env_kwargs)]
+    recipe = RECIPES.get(config.recipe)
+    if recipe is None or recipe.algorithm != config.algorithm:
+        words += ["--algorithm", config.algorithm]
+    for plugin in config.plugins:
+        words += ["--plugin", plugin]
+    given, resolved = run.get("given", {}), run["resolved"].get("run")
+    decided = resolved if isinstance(resolved, dict) else {}
+    settings: dict[str, Any] = {}
+    for section in SECTIONS:
+        part = given.get(section)
+        settings |= part if isinstance(part, dict) else {}
+    settings = own_names(config) | settings  # those that were callables were not given as settings
+    measured = {name: decided[name] for name in _MEASURED if name in decided}
+    for name, value in (settings | {"seed": config.run.seed} | measured).items():
+        words += _words(name, value)
+    return shlex.join(words)
+
+
+def _words(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [flag(name) if value else flag(name).replace("--", "--no-", 1)]
+    if isinstance(value, list | tuple):
+        return [flag(name), *map(str, value)]
+    return [flag(name), "none" if value is None else str(value)]

@@ -1,0 +1,177 @@
+"""Exported graphs compute, without veldt, what the agent computes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veldt
+from run_state import SMALL, SMALL_REPLAYED
+from veldt.exporting.policy_graph import PolicyGraph
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+ROOT = Path(__file__).parents[2]
+
+ATARI = {name: value for name, value in SMALL.items() if name != "hidden"}
+Runs = dict[str, tuple[str, dict[str, Any]]]
+RUNS: Runs = {
+    "ppo": ("ppo", SMALL | {"env": "CartPole-v1"}),
+    "normalised": ("ppo", SMALL | {"env": "Pendulum-v1", "normalise_observations": True}),
+    "dqn": ("dqn", SMALL_REPLAYED | {"env": "CartPole-v1"}),
+    "rainbow": ("rainbow", SMALL_REPLAYED | {"env": "CartPole-v1", "noisy": True}),
+    "ddpg": ("ddpg", SMALL_REPLAYED | {"env": "Pendulum-v1"}),
+    "lstm": ("a2c", {"env": "CartPole-v1", "lstm": 8, "shared": True, "num_envs": 4, "horizon": 4}),
+    "atari": ("ppo", ATARI | {"env": "ALE/Pong-v5", "max_episode_steps": 40}),
+}
+CORE = {"core": "own_parts:GRU", "shared": True, "num_envs": 4, "horizon": 4}
+OTHERS: Runs = {
+    "lopsided": ("ppo", SMALL | {"env": "environments:lopsided_box"}),
+    "choices": ("ppo", SMALL | {"env": "environments:multi_discrete"}),
+    "dictionary": ("ppo", SMALL | {"env": "environments:dictionary"}),
+    "integers": ("ppo", SMALL | {"env": "environments:box_of_integers"}),
+    "tuple": ("ppo", SMALL | {"env": "Blackjack-v1"}),
+    "table": ("ppo", SMALL | {"env": "environments:table_of_choices"}),
+    "own core": ("a2c", CORE | {"env": "CartPole-v1"}),
+}
+Exported = dict[str, tuple[veldt.Agent, list[Any], Path]]
+
+
+def column(observation: Any, name: str) -> Any:
+    """The part of an observation for the input of this name: observation/camera, observation/0."""
+    for key in name.split("/")[1:]:
+        observation = observation[int(key) if isinstance(observation, tuple) else key]
+    return observation
+
+
+def trained(recipe: str, settings: dict[str, Any], run: Path) -> veldt.Agent:
+    settings = {"steps": 100, "env_backend": "in-process"} | settings
+    return veldt.load(veldt.train(recipe, run_dir=run, quiet=True, **settings).path)
+
+
+def samples(agent: veldt.Agent, count: int) -> list[Any]:
+    space = agent.make_env().observation_space
+    space.seed(1)
+    return [space.sample() for _ in range(count)]
+
+
+def run_graphs(runs: Runs, folder: Path) -> Exported:
+    """Returns each run's agent, the observations of three steps, and its export, whose graphs have run on these."""
+    found: Exported = {}
+    for name, (recipe, settings) in runs.items():
+        agent = trained(recipe, settings, folder / name)
+        made = veldt.export(agent.path, onnx=True, torch_export=True, video=False, episodes=1)
+        steps = [samples(agent, 5)] * 3
+        graph = json.loads((made.path / "config.json").read_text())["graph"]["inputs"]
+        inputs = {
+            f"{step}:{each['name']}": np.stack(
+                [np.asarray(column(one, each["name"]), each["dtype"]) for one in observations]
+            )
+            for step, observations in enumerate(steps)
+            for each in graph
+            if each["name"].startswith("observation")
+        }
+        if state := [each for each in graph if each["name"] == "state"]:
+            inputs["state_size"] = np.array(state[0]["shape"][0])
+        np.savez(made.path / "inputs.npz", **inputs)
+        found[name] = agent, steps, made.path
+    for kind in ("onnx", "torch"):
+        runner = Path(__file__).with_name("graph_runner.py")
+        folders = [str(path) for _, _, path in found.values()]
+        subprocess.run([sys.executable, str(runner), kind, *folders], check=True, timeout=100)
+    return found
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return run_graphs(RUNS, tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return run_graphs(OTHERS, tmp_path_factory.mktemp("others"))
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+@pytest.mark.parametrize("name", RUNS)
+def test_the_outputs_are_those_of_the_agent(name: str, kind: str, exported: Exported) -> None:
+    check(kind, *exported[name])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_outputs_of_other_spaces(name: str, kind: str, others: Exported) -> None:
+    check(kind, *others[name])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_spaces_before_they_are_a_file(name: str, tmp_path: Path) -> None:
+    agent = trained(*OTHERS[name], tmp_path / "run")
+    graph, observations = PolicyGraph(agent), samples(agent, 5)
+    outputs = dict(zip([each.name for each in graph.outputs], graph(*graph.split(observations)), strict=True))
+    np.testing.assert_allclose(outputs["action"], agent.act(observations, greedy=True), atol=1e-5)
+    np.testing.assert_allclose(outputs["value"], agent.value(observations), atol=1e-5)
+
+
+def check(kind: str, agent: veldt.Agent, steps: list[Any], path: Path) -> None:
+    outputs = np.load(path / f"outputs-{kind}.npz")
+    for key in [key for key in outputs if key.startswith("one:")]:
+        np.testing.assert_allclose(outputs[key], outputs[key.replace("one:", "0:")][:1], atol=1e-5)
+    agent.reset()
+    for step, observations in enumerate(steps):
+        got = {key[2:]: array for key, array in outputs.items() if key.startswith(f"{step}:")}
+        actions = np.asarray(agent.act(observations, greedy=True))
+        assert got["action"].shape == actions.shape
+        np.testing.assert_allclose(got["action"], actions, atol=1e-5)
+        if "next_state" in got:
+            assert agent._recurrent_state is not None
+            np.testing.assert_allclose(got["next_state"], agent._recurrent_state.state_BM, atol=1e-5)
+            if step:  # the agent's other methods take every observation as the first of an episode
+                continue
+        np.testing.assert_allclose(got["value"], agent.value(observations), atol=1e-5)
+        if "action_values" in got:
+            np.testing.assert_allclose(got["action_values"], agent.action_values(observations), atol=1e-5)
+        else:
+            described = {} if agent.config.algorithm == "ddpg" else agent.distribution(observations)
+            for key, expected in described.items():
+                np.testing.assert_allclose(got[key], expected, atol=1e-5)
+            if set(described) == {"probabilities"}:
+                weights = np.exp(got["logits"])
+                shares = weights / weights.sum(-1, keepdims=True)
+                np.testing.assert_allclose(shares, described["probabilities"], atol=1e-5)
+
+
+def test_graphs_show_no_paths_of_this_machine(exported: Exported) -> None:
+    for _, _, path in exported.values():
+        for name in ("policy.onnx", "policy.pt2"):
+            assert str(ROOT).encode() not in (path / name).read_bytes()
+
+
+def test_a_network_that_no_graph_can_hold_is_one_sentence(tmp_path: Path) -> None:
+    import torch
+
+    class Counting(torch.nn.Module):
+        """Decides in Python by the values of a tensor."""
+
+        def __init__(self, shape: Any) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(shape[0], 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) if float(x.sum()) > 0 else -self.layer(x)
+
+    run = veldt.train(
+        "ppo", env="CartPole-v1", network=Counting, run_dir=tmp_path / "run", quiet=True, steps=64,
+        num_envs=4, batch_size=64, minibatches=2, env_backend="in-process",
+    )  # fmt: skip
+    with pytest.raises(veldt.VeldtError, match=r"torch\.export cannot capture the policy's network") as said:
+        veldt.export(run.path, network=Counting, torch_export=True, video=False, episodes=1)
+    assert "\n" not in str(said.value)
+    assert not (run.path / "export").exists()
