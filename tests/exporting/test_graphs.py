@@ -21,17 +21,18 @@ ROOT = Path(__file__).parents[2]
 
 ATARI = {name: value for name, value in SMALL.items() if name != "hidden"}
 Runs = dict[str, tuple[str, dict[str, Any]]]
+# Graphs of two kinds in `make test`: a file of each takes several seconds.
 RUNS: Runs = {
-    "ppo": ("ppo", SMALL | {"env": "CartPole-v1"}),
     "normalised": ("ppo", SMALL | {"env": "Pendulum-v1", "normalise_observations": True}),
-    "dqn": ("dqn", SMALL_REPLAYED | {"env": "CartPole-v1"}),
     "rainbow": ("rainbow", SMALL_REPLAYED | {"env": "CartPole-v1", "noisy": True}),
-    "ddpg": ("ddpg", SMALL_REPLAYED | {"env": "Pendulum-v1"}),
-    "lstm": ("a2c", {"env": "CartPole-v1", "lstm": 8, "shared": True, "num_envs": 4, "horizon": 4}),
-    "atari": ("ppo", ATARI | {"env": "ALE/Pong-v5", "max_episode_steps": 40}),
 }
 CORE = {"core": "own_parts:GRU", "shared": True, "num_envs": 4, "horizon": 4}
 OTHERS: Runs = {
+    "ppo": ("ppo", SMALL | {"env": "CartPole-v1"}),
+    "dqn": ("dqn", SMALL_REPLAYED | {"env": "CartPole-v1"}),
+    "ddpg": ("ddpg", SMALL_REPLAYED | {"env": "Pendulum-v1"}),
+    "lstm": ("a2c", {"env": "CartPole-v1", "lstm": 8, "shared": True, "num_envs": 4, "horizon": 4}),
+    "atari": ("ppo", ATARI | {"env": "ALE/Pong-v5", "max_episode_steps": 40}),
     "lopsided": ("ppo", SMALL | {"env": "environments:lopsided_box"}),
     "choices": ("ppo", SMALL | {"env": "environments:multi_discrete"}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary"}),
@@ -107,12 +108,12 @@ def test_the_outputs_are_those_of_the_agent(name: str, kind: str, exported: Expo
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["onnx", "torch"])
 @pytest.mark.parametrize("name", OTHERS)
-def test_the_outputs_of_other_spaces(name: str, kind: str, others: Exported) -> None:
+def test_the_outputs_of_other_policies_are_those_of_the_agent(name: str, kind: str, others: Exported) -> None:
     check(kind, *others[name])
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_spaces_before_they_are_a_file(name: str, tmp_path: Path) -> None:
+def test_graphs_before_they_are_a_file(name: str, tmp_path: Path) -> None:
     agent = trained(*OTHERS[name], tmp_path / "run")
     graph, observations = PolicyGraph(agent), samples(agent, 5)
     outputs = dict(zip([each.name for each in graph.outputs], graph(*graph.split(observations)), strict=True))
