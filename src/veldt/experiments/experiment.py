@@ -97,11 +97,12 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # a job is only itself: the key of its result
 class Measurement:
-    """One measurement: a `veldt` command that prints a JSON object. `x` and `group` as in `Training`."""
+    """One measurement: a command, of `veldt` or another `module`, that prints a JSON object. Else as `Training`."""
 
     group: str
     words: tuple[str, ...]
     seconds: float
+    module: str = "veldt"
     x: float = float("nan")
     panel: str = ""
     cores: int = 0  # 0: all of the machine's
@@ -116,7 +117,7 @@ class Measurement:
 
     def command(self) -> list[str]:
         """Returns the command."""
-        return [sys.executable, "-m", "veldt", *self.words]
+        return [sys.executable, "-m", self.module, *self.words]
 
 
 Job = Training | Measurement

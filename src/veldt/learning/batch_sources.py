@@ -151,7 +151,7 @@ class ReplaySource:
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         with self._clock("replay"):
-            self.buffer.append(self._slot)
+            self.store()
         self._steps = steps
         self._count_outside()
         if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.buffer) < len(self._batch))):
@@ -175,6 +175,10 @@ class ReplaySource:
                 batch = self._algorithm.targets(self._forward, self._target, transitions)
             self.updates += 1
             yield batch, float(self._batch.version_N.mean())
+
+    def store(self) -> None:
+        """Appends the rollout to the replay buffer."""
+        self.buffer.append(self._slot)
 
     def update_priorities(self, priority: Tensor | None) -> None:
         if priority is not None and self._config.replay == "prioritised":

@@ -14,6 +14,7 @@ from veldt.experiments.catalogue import (
     precision,
     sampling,
     scores,
+    secondary,
     throughput,
 )
 from veldt.experiments.experiment import Experiment
@@ -27,6 +28,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         policy_gradient.SIMULATORS,
         batches.BATCHES,
         policy_gradient.MINUTES,
+        secondary.SECONDARY_LEARNER,
         batches.NORMS,
         policy_gradient.SATURATION,
         apex.REPLICAS,

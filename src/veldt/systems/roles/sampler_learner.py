@@ -188,14 +188,14 @@ class SamplerLearner:
                 first=self.first,
                 heartbeat=ties.heartbeat,
             )
-            self._experience = self._make_experience(forward, targets.forwards)
+            self.experience = self._make_experience(forward, targets.forwards)
             self.archive = None
-            if isinstance(self._experience, ReplaySource) and archive is not None:
+            if isinstance(self.experience, ReplaySource) and archive is not None:
                 from veldt.replay.archive import ReplayArchive
 
-                self.archive = ReplayArchive(archive, self._experience.buffer)
+                self.archive = ReplayArchive(archive, self.experience.buffer)
             self.snapshot = Snapshot(
-                self.learner, self._sampler, self.envs, self.episodes, self._experience, self.archive
+                self.learner, self._sampler, self.envs, self.episodes, self.experience, self.archive
             )
         except BaseException:
             self.envs.close()
@@ -239,8 +239,8 @@ class SamplerLearner:
             self.acts_by_newest()
             return unrestored
         self.episodes.begins(self.envs.start())
-        if done and isinstance(self._experience, ReplaySource):
-            self._experience.refill(done)
+        if done and isinstance(self.experience, ReplaySource):
+            self.experience.refill(done)
         return []
 
     def run_phase(
@@ -269,16 +269,16 @@ class SamplerLearner:
         trained_s, updates = self._clock.seconds["train"], self.learner.updates
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
-        if isinstance(self._experience, ReplaySource) and self._sharing > 1:
+        if isinstance(self.experience, ReplaySource) and self._sharing > 1:
             # Summed, so that all ranks make as many updates.
             new_steps_of_all = int(self._edge.all_reduce_sum([new_steps])[0])
         else:
             new_steps_of_all = new_steps
-        for batch, acted in self._experience.batches(done + new_steps_of_all, progress):
+        for batch, acted in self.experience.batches(done + new_steps_of_all, progress):
             with self._clock("train"):
                 loss = self.learner.update(batch, progress, rate)
             lag = self.learner.updated_version - acted
-            self._experience.update_priorities(loss.priority)
+            self.experience.update_priorities(loss.priority)
             updated(loss, lag, rate)
         update_observation_statistics(self.network, slot, self._edge)
         self.acts_by_newest()
@@ -307,7 +307,7 @@ class SamplerLearner:
 
     def metrics(self, steps: int) -> dict[str, float]:
         """Metrics besides losses, after `steps` of training."""
-        metrics = self._experience.metrics()
+        metrics = self.experience.metrics()
         if isinstance(self.algorithm, OffPolicy):
             metrics |= self.algorithm.exploration(self._schedule(steps))
         return metrics

@@ -1,0 +1,97 @@
+"""Stooke & Abbeel, section 5.5 and appendix C: a second learner on the first one's replay buffer."""
+
+from __future__ import annotations
+
+import json
+
+from veldt.experiments.catalogue.common import SMALL_ENV, STOOKE
+from veldt.experiments.experiment import Experiment, Measurement, Request
+from veldt.experiments.figures import Exhibit, Line, Table, lines, number
+from veldt.experiments.results import Results, interval
+
+_PAIRS = ((64, 2048), (2048, 64), (256, 256))  # batch sizes of the first and the second learner
+_SMALL_STEPS, _PAPER_STEPS = 40_000, 10_000_000
+
+
+def _jobs(request: Request) -> list[Measurement]:
+    steps = _SMALL_STEPS if request.is_small else _PAPER_STEPS
+    settings = {"training_intensity": 8.0, "horizon": 0}
+    return [
+        Measurement(
+            group=f"first {first}, second {second}",
+            module="veldt.experiments.secondary_learner",
+            words=(
+                *("--env", env, "--steps", str(steps), "--primary", str(first), "--secondary", str(second)),
+                *("--seed", str(seed), "--settings", json.dumps(settings)),
+            ),
+            seconds=steps / (500.0 if request.is_small else 100.0),
+            x=seed,
+            panel=env,
+            cores=1,
+        )
+        for env in request.envs(SMALL_ENV if request.is_small else "ALE/Breakout-v5")
+        for first, second in _PAIRS
+        for seed in request.seed_range
+    ]
+
+
+def _draw(results: Results) -> Exhibit:
+    scores: dict[str, dict[str, Line]] = {}
+    norms: dict[str, dict[str, Line]] = {}
+    ends: dict[str, dict[str, list[float]]] = {}
+    for measured in results.measured:
+        rows, chart = measured.values["rows"], f"{measured.job.panel}, {measured.job.group}"
+        steps = [row["step"] for row in rows]
+        for name, label in (("primary", "first"), ("secondary", "second")):
+            line = f"{label} learner, seed {measured.job.x:g}"
+            scores.setdefault(chart, {})[line] = Line(steps, [row[f"{name}_score"] for row in rows])
+            norms.setdefault(chart, {})[line] = Line(steps, [row[f"{name}_norm"] for row in rows])
+            ends.setdefault(chart, {}).setdefault(label, []).append(rows[-1][f"{name}_score"])
+        distance = Line(steps, [row["distance"] for row in rows])
+        norms[chart][f"their distance, seed {measured.job.x:g}"] = distance
+    table = [
+        (chart, *(number(*interval(values)) for values in by_label.values()))
+        for chart, by_label in ends.items()
+    ]
+    says = (
+        "; ".join(f"{chart}: {first} and {second}" for chart, first, second in table)
+        + ". In the paper a second learner with a batch of 64 keeps up with a first one with 2,048, the reverse fails "
+        "to learn, and two with 256 match."
+    )
+    return Exhibit(
+        says,
+        [
+            lines(
+                "Scores of both learners",
+                "Mean return of 8 evaluated episodes.",
+                scores,
+                "agent steps",
+                "return",
+            ),
+            lines(
+                "Norms of both learners",
+                "L2 norms of parameters and of their difference.",
+                norms,
+                "agent steps",
+                "norm",
+            ),
+        ],
+        [Table("Final scores of both", ("batch sizes", "first learner", "second learner"), table)],
+    )
+
+
+SECONDARY_LEARNER = Experiment(
+    name="secondary-learner",
+    source=f"{STOOKE}, section 5.5 and appendix C",
+    shows="Scores and parameter norms of a DQN learner, and of a second one trained on the first one's replay buffer.",
+    jobs=_jobs,
+    draw=_draw,
+    differs=lambda request: [
+        f"{_SMALL_STEPS:,} steps of {', '.join(request.envs(SMALL_ENV))} instead of Breakout."
+        if request.is_small
+        else "One machine instead of the paper's.",
+        "Both learners have the step size of the recipe, whatever their batch size.",
+        "A measurement that is interrupted begins again.",
+    ],
+    seeds=(2, 2),
+)
