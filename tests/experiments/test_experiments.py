@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from rich.console import Console
 
@@ -136,7 +138,7 @@ def test_an_experiment_is_drawn_and_continued(tmp_path: Path) -> None:
         "curves.csv",
         "speeds.json",
     }
-    assert "2 runs, 2 to do, 512 steps" in said_on(screen) and "2/2 cartpole-v1-ppo-" in said_on(screen)
+    assert "mine: 2 runs, 2 to do, 512 steps" in said_on(screen) and "2/2 cartpole-v1-ppo-" in said_on(screen)
 
     times = [(root / "runs" / job.name / "summary.json").stat().st_mtime_ns for job in jobs]
     (root / "runs" / jobs[1].name / "summary.json").write_text('{"reason": "interrupted"}')
@@ -159,14 +161,74 @@ def test_an_experiment_is_not_continued_with_other_settings(
     request_: Request, said: str, tmp_path: Path
 ) -> None:
     mine = experiment([])
-    Workspace(tmp_path / "out", mine, Request("small", 2)).open()
+    first = Workspace(tmp_path / "out", mine, Request("small", 2))
+    first.open()
+    first.begin()
+    first.close()
     with pytest.raises(UsageError, match=said):
         Workspace(tmp_path / "out", mine, request_).open()
 
 
+def test_a_plan_alone_decides_nothing(tmp_path: Path) -> None:
+    mine = experiment([printed("works", "print('{}')")])
+    run_experiment(mine, Request("small", 2), tmp_path / "out", console(), plan_only=True)
+    assert run_experiment(mine, Request("small", 3), tmp_path / "out", console())
+
+
+def test_two_commands_do_not_work_in_one_directory(tmp_path: Path) -> None:
+    first = Workspace(tmp_path / "out", experiment([]), Request("small", 1))
+    first.open()
+    with pytest.raises(UsageError, match="another veldt experiment works in"):
+        Workspace(tmp_path / "out", experiment([]), Request("small", 1)).open()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"--out .*file is a file: name a new directory"):
+        Workspace(tmp_path / "file", experiment([]), Request("small", 1)).open()
+
+
+def test_runs_of_one_name_are_refused(tmp_path: Path) -> None:
+    jobs = [printed("same", "print('{}')")] * 2
+    with pytest.raises(UsageError, match="two runs would have the name same-nan"):
+        run_experiment(experiment(jobs), Request("small", 1), tmp_path / "out", console())
+
+
+def test_a_run_directory_with_files_of_the_users_fails_alone(tmp_path: Path) -> None:
+    job = Training(group="ppo", recipe="ppo", env="CartPole-v1", seed=1, settings=TINY)
+    works = printed("works", "print('{}')")
+    mine, root = experiment([job, works]), tmp_path / "out"
+    (root / "runs" / job.name).mkdir(parents=True)
+    (root / "runs" / job.name / "mine.txt").write_text("kept")
+    workspace = Workspace(root, mine, Request("small", 1))
+    progress = Scheduler(workspace, [job, works], lambda _: None, 60.0).run()
+    assert progress.done == [works] and list(progress.failed) == [job]
+    assert (root / "runs" / job.name / "mine.txt").read_text() == "kept"
+
+
+def test_what_runs_ends_with_the_command_however_it_ends(tmp_path: Path) -> None:
+    """Two processes, owned by one that is killed."""
+    code = (
+        "import sys, time, tempfile, os\n"
+        "from veldt.experiments.owned_process import OwnedProcess\n"
+        "said = tempfile.TemporaryFile()\n"
+        "sleeps = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
+        "both = [OwnedProcess(sleeps, said, said) for _ in range(2)]\n"
+        "print(*[one._process.pid for one in both], flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    pids = [int(word) for word in owner.stdout.readline().split()]
+    assert len(pids) == 2 and all(map(psutil.pid_exists, pids))
+    owner.kill()
+    owner.communicate()
+    _, alive = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=20)
+    assert not alive
+
+
 def test_a_directory_of_the_users_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(UsageError, match="has files and is no experiment: name a new directory"):
+    with pytest.raises(
+        UsageError, match=r"has files .thesis.txt. and is no experiment: name a new directory"
+    ):
         Workspace(tmp_path, experiment([]), Request("small", 1)).open()
     (tmp_path / "experiment.json").write_text("[1]")
     with pytest.raises(UsageError, match=r"is damaged .no JSON object."):
@@ -216,6 +278,7 @@ def test_no_job_is_started_after_the_budget(tmp_path: Path) -> None:
     workspace.open()
     progress = Scheduler(workspace, jobs, lambda _: None, -1.0).run()
     assert progress.waiting == jobs and not progress.done
+    workspace.close()
     with pytest.raises(
         UsageError, match=r"--budget 0.0001 hours is too small for one run, which takes about"
     ):
@@ -234,8 +297,10 @@ def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
     [
         ("experiment simulater", "no experiment 'simulater' (did you mean 'simulators'?)"),
         ("experiment", "no experiment is named: `veldt experiment --list` shows all"),
+        ("experiment sampling --seeds 2", "--seeds has no effect: sampling measures speed"),
+        ("experiment norms --budget nan", "--budget is nan: it must be a number of hours, more than 0"),
         ("experiment norms --seeds 0", "--seeds is 0: it must be at least 1"),
-        ("experiment norms --budget 0", "--budget is 0: it must be more than 0 hours"),
+        ("experiment norms --budget 0", "--budget is 0: it must be a number of hours, more than 0"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,19 +49,23 @@ def experiment(arguments: list[str]) -> str:
         )
     if asked.seeds is not None and asked.seeds < 1:
         raise UsageError(f"--seeds is {asked.seeds}: it must be at least 1")
-    if asked.budget is not None and asked.budget <= 0:
-        raise UsageError(f"--budget is {asked.budget:g}: it must be more than 0 hours")
+    if asked.budget is not None and not 0 < asked.budget < math.inf:
+        raise UsageError(f"--budget is {asked.budget:g}: it must be a number of hours, more than 0")
     from veldt.experiments.experiment import Request
     from veldt.experiments.run import run_experiment
     from veldt.tracking.console import output_console
 
     chosen = EXPERIMENTS[asked.name]
+    if not chosen.repeats and asked.seeds is not None:
+        raise UsageError(
+            f"--seeds has no effect: {chosen.name} measures speed, once for each arrangement; leave it out"
+        )
     small, papers = chosen.seeds
     seeds = asked.seeds or (small if asked.scale == "small" else papers)
     root = asked.out or Path("experiments") / f"{chosen.name}-{asked.scale}"
     page = run_experiment(
         chosen,
-        Request(asked.scale, seeds, asked.games),
+        Request(asked.scale, seeds, tuple(dict.fromkeys(asked.games))),
         root,
         output_console(),
         budget_hours=math.inf if asked.budget is None else asked.budget,

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import heapq
-import os
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement, Training
+from veldt.experiments.owned_process import OwnedProcess
 from veldt.experiments.scheduler import last_sentence
 from veldt.experiments.workspace import Workspace
 from veldt.formatting import as_float
+from veldt.recipes import find
 from veldt.runs import strict_json
 from veldt.runs.directory import RunDirectory
 from veldt.runs.files import write_atomically
@@ -30,7 +30,6 @@ _PROBE_S = 3.0  # of training with updates, after which a probe is interrupted
 _PROBE_DEADLINE_S = 30.0
 _END_S = 20.0
 _START_S = 4.0  # of a run, before its first step
-_SPEEDS = "speeds.json"
 
 
 def seconds_of(job: Job, speeds: dict[str, float]) -> float:
@@ -60,7 +59,7 @@ def measure_speeds(
 
     A kind is measured once, by a run of a few seconds, and kept in the experiment's directory.
     """
-    path = workspace.root / _SPEEDS
+    path = workspace.speeds_path
     speeds: dict[str, float] = workspace.read_json(path) if path.exists() else {}
     for job in jobs:
         if isinstance(job, Measurement) or _kind(job) in speeds:
@@ -81,10 +80,11 @@ def _probed(job: Training, scratch: Path) -> float:
     """Returns the steps per second of a run like the job's, from its first updates on. VeldtError if it fails."""
     if scratch.exists():
         remove_own_tree(scratch, OF_RUN)
-    quick = dataclasses.replace(job, settings={**job.settings, "log": "none", "log_every": 0.5})
-    command = quick.command(scratch)
+    settings = {**job.settings, "log": "none", "log_every": 0.5, **_learning_soon(job)}
+    cores = allowed_cores()[: job.cores or None]
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True)
+        command = dataclasses.replace(job, settings=settings).command(scratch)
+        process = OwnedProcess(command, subprocess.DEVNULL, said, cores)
         try:
             until, rate = time.monotonic() + _PROBE_DEADLINE_S, None
             while (
@@ -94,7 +94,8 @@ def _probed(job: Training, scratch: Path) -> float:
                 rate = _rate(scratch) or rate
             rate = _rate(scratch) or _rate_of_whole(scratch) or rate
         finally:
-            _end(process)
+            process.interrupt()
+            process.wait(_END_S)
         if scratch.exists():
             remove_own_tree(scratch, OF_RUN)
         if rate is None:
@@ -104,12 +105,23 @@ def _probed(job: Training, scratch: Path) -> float:
     return rate[0]
 
 
+def _learning_soon(job: Training) -> dict[str, Any]:
+    """Returns the settings with which a run with a replay buffer learns from its first seconds on."""
+    config = find(job.recipe).config(job.env)
+    if config.replay is None:
+        return {}
+    return {
+        "learning_starts": max(1_000, 2 * job.settings.get("batch_size", 512)),
+        "checkpoint_replay": "none",
+    }
+
+
 def _rate(run: Path) -> tuple[float, float] | None:
     """Returns (steps per second, seconds that they were measured over) of a run since its first update, if known."""
     rows = read_metrics(run) if run.exists() else []
     learning = [row for row in rows if row.get("train/updates")]
     rows = learning if len(learning) > 1 else rows
-    if len(rows) < 2 or rows[-1]["seconds"] <= rows[0]["seconds"]:
+    if len(rows) < 2 or rows[-1]["seconds"] <= rows[0]["seconds"] or rows[-1]["step"] <= rows[0]["step"]:
         return None
     seconds = rows[-1]["seconds"] - rows[0]["seconds"]
     return (rows[-1]["step"] - rows[0]["step"]) / seconds, seconds if len(learning) > 1 else 0.0
@@ -120,13 +132,3 @@ def _rate_of_whole(run: Path) -> tuple[float, float] | None:
     summary = RunDirectory(run).read_summary() if run.exists() else None
     seconds = as_float((summary or {}).get("seconds"))
     return (as_float((summary or {}).get("steps")) / seconds, seconds) if seconds > 0 else None
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGINT)
-    try:
-        process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

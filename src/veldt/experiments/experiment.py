@@ -135,6 +135,7 @@ class Experiment:
         jobs: returns the runs and measurements.
         draw: returns the figures and tables of the results, and a sentence on what they say beside the paper.
         differs: sentences on what differs from the paper at a scale.
+        repeats: whether several seeds make sense.
         hours: measured on two cores at a small scale, with the experiment's own seeds.
         needs: modules that must be installed, with the command that installs each.
     """
@@ -146,6 +147,7 @@ class Experiment:
     draw: Callable[[Results], Exhibit]
     differs: Callable[[Request], Sequence[str]]
     seeds: tuple[int, int] = (3, 3)
+    repeats: bool = True
     hours: float = float("nan")
     needs: Mapping[str, str] = field(default_factory=dict)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -14,9 +17,11 @@ from veldt.experiments.experiment import Job, Training
 from veldt.experiments.scheduler import Progress
 from veldt.experiments.workspace import Workspace
 from veldt.formatting import as_float, decimal, duration
-from veldt.tracking.metrics import read_metrics
+from veldt.runs import strict_json
+from veldt.runs.files import open_to_read
 
 _REFRESH_S = 2.0
+_LAST_BYTES = 1 << 16  # of the metrics, in which the last row is
 
 
 class LiveTable:
@@ -72,8 +77,20 @@ class LiveTable:
         if not isinstance(job, Training):
             return "measuring", ""
         path = self._workspace.run_path(job)
-        rows = read_metrics(path) if path.exists() else []
-        if not rows:
+        row = _last_row(path)
+        if row is None:
             return "starting", ""
-        share = as_float(rows[-1].get("step")) / job.settings["steps"]
-        return f"{share:.0%}", decimal(rows[-1].get("rollout/ep_return_mean"))
+        share = as_float(row.get("step")) / job.settings["steps"]
+        return f"{share:.0%}", decimal(row.get("rollout/ep_return_mean"))
+
+
+def _last_row(run: Path) -> dict[str, Any] | None:
+    """Returns the last whole row of a run's metrics, without reading the others; None if there is none yet."""
+    try:
+        with open_to_read(run / "metrics.jsonl") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+            lines = file.read().split(b"\n")
+        row = strict_json.loads(lines[-2])
+    except (OSError, IndexError, ValueError):
+        return None
+    return row if isinstance(row, dict) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 from collections.abc import Sequence
@@ -45,22 +46,46 @@ def run_experiment(
     """
     _check_installed(experiment)
     jobs = list(experiment.jobs(request))
+    names = [job.name for job in jobs]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"two runs would have the name {max(names, key=names.count)}: name each environment once"
+        )
     workspace = Workspace(root, experiment, request)
     workspace.open()
+    with contextlib.closing(workspace):
+        _planned(workspace, experiment, jobs, console, budget_hours)
+        return None if plan_only else _worked(workspace, experiment, jobs, console, budget_hours * _HOUR)
+
+
+def _planned(
+    workspace: Workspace, experiment: Experiment, jobs: Sequence[Job], console: Console, budget_hours: float
+) -> None:
+    """Prints what is left to do and how long it takes. UsageError if the budget is too small for a part of it."""
     left = [job for job in jobs if not workspace.is_done(job)]
+    console.print(_plan(experiment, jobs, left), highlight=False)
     speeds = measure_speeds(workspace, left, lambda text: console.print(text, style="dim", highlight=False))
     seconds = total_seconds(left, speeds)
-    console.print(_plan(experiment, jobs, left, seconds), highlight=False)
+    if left:
+        console.print(f"about {duration(seconds)} on this machine", highlight=False)
     if left and budget_hours * _HOUR < min(seconds_of(job, speeds) for job in left):
         one = min(seconds_of(job, speeds) for job in left)
         raise UsageError(
             f"--budget {budget_hours:g} hours is too small for one run, which takes about {one / _HOUR:.2g} hours here"
         )
-    if plan_only:
-        return None
-    with LiveTable(console, workspace, jobs) as table:
-        progress = Scheduler(workspace, jobs, table.show, budget_hours * _HOUR).run()
-    page = write_page(root, experiment, workspace.results(jobs), _command(experiment, request, root))
+
+
+def _worked(
+    workspace: Workspace, experiment: Experiment, jobs: Sequence[Job], console: Console, budget_s: float
+) -> Path:
+    """Does what is left, and returns the page of all that is done. VeldtError if a job has failed."""
+    workspace.begin()
+    command = _command(experiment, workspace.request, workspace.root)
+    try:
+        with LiveTable(console, workspace, jobs) as table:
+            progress = Scheduler(workspace, jobs, table.show, budget_s).run()
+    finally:  # also of what there is after Ctrl-C
+        page = write_page(workspace.root, experiment, workspace.results(jobs), command)
     if progress.failed:
         job, why = next(iter(progress.failed.items()))
         raise VeldtError(
@@ -84,14 +109,14 @@ def _check_installed(experiment: Experiment) -> None:
             )
 
 
-def _plan(experiment: Experiment, jobs: Sequence[Job], left: Sequence[Job], seconds: float) -> str:
+def _plan(experiment: Experiment, jobs: Sequence[Job], left: Sequence[Job]) -> str:
     done = len(jobs) - len(left)
     steps = sum(job.settings["steps"] for job in left if isinstance(job, Training))
     parts = [f"{experiment.name}: {counted(len(jobs), 'run', 'runs')}"]
     if done:
         parts.append(f"{done} done")
     if left:
-        parts.append(f"{len(left)} to do, {steps:,} steps, about {duration(seconds)} on this machine")
+        parts.append(f"{len(left)} to do, {steps:,} steps")
     return ", ".join(parts)
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement
+from veldt.experiments.owned_process import OwnedProcess
 from veldt.experiments.workspace import Workspace
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.endings import end_with
 
 _LOOK_S = 0.2
 _INTERRUPT_S = 60.0  # in which an interrupted run writes its checkpoint
@@ -37,7 +34,7 @@ class Progress:
 @dataclass
 class _Running:
     job: Job
-    process: subprocess.Popen[bytes]
+    process: OwnedProcess
     cores: list[int]
     out: IO[bytes]
     said: IO[bytes]
@@ -64,60 +61,38 @@ class Scheduler:
 
     def run(self) -> Progress:
         """Runs all jobs that have no result yet. KeyboardInterrupt after all running ones have ended."""
-        with self._ended_together() as parent_pipe:
+        try:
             while self._running or self.progress.waiting:
-                self._start_what_fits(parent_pipe)
+                self._start_what_fits()
                 if not self._running:
                     break
                 self._show(self.progress)
                 time.sleep(_LOOK_S)
                 self._collect()
-        self._show(self.progress)
-        return self.progress
-
-    @contextlib.contextmanager
-    def _ended_together(self) -> Iterator[int]:
-        """Yields a pipe whose end closes with this process. When the block fails, what runs is interrupted."""
-        parent_pipe, own = os.pipe()
-        try:
-            yield parent_pipe
         except BaseException:
             self._interrupt()
             raise
-        finally:
-            os.close(parent_pipe)
-            os.close(own)
+        self._show(self.progress)
+        return self.progress
 
-    def _start_what_fits(self, parent_pipe: int) -> None:
+    def _start_what_fits(self) -> None:
         self.progress.is_over_budget = time.monotonic() > self._until
         while self.progress.waiting and not self.progress.is_over_budget:
             job = self.progress.waiting[0]
             wanted = min(job.cores or self._all, self._all)
             if wanted > len(self._free):
                 return
-            cores, self._free = self._free[:wanted], self._free[wanted:]
             self.progress.waiting.pop(0)
-            self._running.append(self._start(job, cores, parent_pipe))
+            try:
+                command = self._workspace.command(job)
+            except VeldtError as error:
+                self.progress.failed[job] = str(error)
+                continue
+            cores, self._free = self._free[:wanted], self._free[wanted:]
+            out = tempfile.TemporaryFile()  # noqa: SIM115 # closed by _collect
+            said = tempfile.TemporaryFile()  # noqa: SIM115
+            self._running.append(_Running(job, OwnedProcess(command, out, said, cores), cores, out, said))
             self.progress.started[job] = time.monotonic()
-
-    def _start(self, job: Job, cores: list[int], parent_pipe: int) -> _Running:
-        def prepare() -> None:
-            end_with(parent_pipe)
-            if hasattr(os, "sched_setaffinity"):
-                os.sched_setaffinity(0, cores)
-
-        out = tempfile.TemporaryFile()  # noqa: SIM115 # closed by _collect
-        said = tempfile.TemporaryFile()  # noqa: SIM115
-        process = subprocess.Popen(
-            self._workspace.command(job),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=said,
-            preexec_fn=prepare,  # noqa: PLW1509 # this process has no other thread
-            pass_fds=[parent_pipe],
-            start_new_session=True,  # Ctrl-C reaches this process alone, which passes it on
-        )
-        return _Running(job, process, cores, out, said)
 
     def _collect(self) -> None:
         for one in [one for one in self._running if one.process.poll() is not None]:
@@ -130,13 +105,13 @@ class Scheduler:
             except VeldtError as error:
                 self.progress.failed[one.job] = str(error)
             finally:
-                one.out.close()
-                one.said.close()
+                for part in (one.process, one.out, one.said):
+                    part.close()
 
     def _check(self, one: _Running) -> None:
         """Keeps a measurement's result. VeldtError if the job has failed."""
-        if one.process.returncode != 0:
-            raise VeldtError(last_sentence(one.said) or f"exited with code {one.process.returncode}")
+        if (code := one.process.poll()) != 0:
+            raise VeldtError(last_sentence(one.said) or f"exited with code {code}")
         if isinstance(one.job, Measurement):
             one.out.seek(0)
             self._workspace.keep(one.job, one.out.read().decode(errors="replace"))
@@ -145,15 +120,10 @@ class Scheduler:
 
     def _interrupt(self) -> None:
         for one in self._running:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(one.process.pid, signal.SIGINT)
+            one.process.interrupt()
         until = time.monotonic() + _INTERRUPT_S
         for one in self._running:
-            try:
-                one.process.wait(max(0.0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                os.killpg(one.process.pid, signal.SIGKILL)
-                one.process.wait()
+            one.process.wait(until - time.monotonic())
 
 
 def last_sentence(said: IO[bytes]) -> str:

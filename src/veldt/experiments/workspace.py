@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,8 @@ from veldt.runs.files import explained, read_file, write_atomically
 from veldt.runs.own_files import remove_own_tree
 from veldt.runs.own_names import OF_RUN
 
-_ASKED = "experiment.json"
+_ASKED, _LOCK, _SPEEDS = "experiment.json", "lock", "speeds.json"
+_BEFORE = {_LOCK, _SPEEDS, "probe"}  # what a plan alone leaves
 
 
 class Workspace:
@@ -30,22 +34,54 @@ class Workspace:
 
     def __init__(self, root: Path, experiment: Experiment, request: Request) -> None:
         self.root, self._experiment, self.request = root, experiment, request
+        self.speeds_path = root / _SPEEDS
 
     def open(self) -> None:
-        """Makes the directory, or continues one. UsageError if it is of another experiment or request."""
-        asked = {"experiment": self._experiment.name, **dataclasses.asdict(self.request)}
-        asked["games"] = list(self.request.games)
+        """Makes the directory, or continues one, and locks it until this process ends.
+
+        Raises:
+            UsageError: it is of another experiment or request, has files of the user's, or another process works in it.
+        """
+        with explained("the experiment's directory", self.root):
+            if self.root.exists() and not self.root.is_dir():
+                raise UsageError(f"--out {self.root} is a file: name a new directory")
+            self.root.mkdir(parents=True, exist_ok=True)
+        if not (self.root / _ASKED).exists() and (
+            foreign := sorted({p.name for p in self.root.iterdir()} - _BEFORE)
+        ):
+            raise UsageError(
+                f"--out {self.root} has files ({foreign[0]}) and is no experiment: name a new directory for this one"
+            )
+        self._lock = (self.root / _LOCK).open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(
+                f"another veldt experiment works in {self.root}: wait for it, or name another directory"
+            ) from None
+        if (self.root / _ASKED).exists():
+            self._check_asked()
+
+    def close(self) -> None:
+        """Unlocks the directory."""
+        self._lock.close()
+
+    def begin(self) -> None:
+        """Notes what is asked, with which alone the experiment can be continued from now on."""
         path = self.root / _ASKED
         if not path.exists():
-            if self.root.exists() and any(self.root.iterdir()):
-                raise UsageError(
-                    f"--out {self.root} has files and is no experiment: name a new directory for this one"
-                )
-            with explained("the experiment's directory", self.root):
-                self.root.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, strict_json.dumps(asked, indent=1).encode(), "the experiment's settings")
-        before = self.read_json(path)
-        for name, value in asked.items():
+            write_atomically(
+                path, strict_json.dumps(self._asked(), indent=1).encode(), "the experiment's settings"
+            )
+
+    def _asked(self) -> dict[str, Any]:
+        asked = {"experiment": self._experiment.name, **dataclasses.asdict(self.request)}
+        asked["games"] = list(self.request.games)
+        return asked
+
+    def _check_asked(self) -> None:
+        before = self.read_json(self.root / _ASKED)
+        for name, value in self._asked().items():
             if before.get(name) != value:
                 shown = "the experiment" if name == "experiment" else f"--{name}"
                 raise UsageError(
@@ -60,17 +96,20 @@ class Workspace:
         """Returns whether the job has its result: a run that has come to its end, or a measurement."""
         if isinstance(job, Measurement):
             return self._measured_path(job).exists()
-        directory = RunDirectory(self.run_path(job))
-        summary = directory.read_summary() if directory.path.exists() else None
+        directory, summary = RunDirectory(self.run_path(job)), None
+        with contextlib.suppress(VeldtError):  # a damaged one: resuming says what is wrong
+            summary = directory.read_summary() if directory.path.exists() else None
         return summary is not None and summary.get("reason") not in (None, "interrupted")
 
     def command(self, job: Job) -> list[str]:
-        """Returns the command that does what is left of a job."""
+        """Returns the command that does what is left of a job. VeldtError if its directory does not allow it."""
         if isinstance(job, Measurement):
             return job.command()
         path = self.run_path(job)
         if not path.exists():
             return job.command(path)
+        if RunDirectory(path).is_locked():
+            raise VeldtError(f"{path} is still being trained by another process: wait for it, or end it")
         if CheckpointStore(RunDirectory(path).checkpoints).has_any():
             return job.resume_command(path)
         remove_own_tree(path, OF_RUN)  # it was killed before its first checkpoint
@@ -87,7 +126,7 @@ class Workspace:
             path.parent.mkdir(exist_ok=True)
         write_atomically(path, strict_json.dumps(values).encode(), "a measurement")
 
-    def results(self, jobs: list[Job] | tuple[Job, ...]) -> Results:
+    def results(self, jobs: Sequence[Job]) -> Results:
         """Returns the results of all jobs that are done."""
         done = [job for job in jobs if self.is_done(job)]
         return Results(

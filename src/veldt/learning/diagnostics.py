@@ -37,9 +37,15 @@ class Diagnostics:
         """Keeps the gradient of half of the batch; `backward` computes that of what it gets."""
         if not self._saturation or (half := _half_of(batch)) is None:
             return
-        with torch.random.fork_rng(devices=[]):
+        gradient_P, buffers = self._parameters.gradient, self._parameters.buffers()
+        before = [
+            buffer.clone() for buffer in buffers
+        ]  # such as the running mean of a user's batch normalisation
+        with torch.random.fork_rng(devices=[gradient_P.device] if gradient_P.is_cuda else []):
             backward(half)
-        self._half_P = self._parameters.gradient.clone()
+        self._half_P = gradient_P.clone()
+        for buffer, value in zip(buffers, before, strict=True):
+            buffer.copy_(value)
 
     def after_backward(self) -> dict[str, Tensor]:
         """Returns the metrics of the gradient, before it is clipped."""

@@ -145,6 +145,10 @@ class FlatParameters:
             buffer.copy_(other._buffers[name])
         self.refresh()
 
+    def buffers(self) -> list[Tensor]:
+        """Returns the network's buffers themselves."""
+        return list(self._buffers.values())
+
     def split(self, vector: Tensor) -> dict[str, Tensor]:
         """Splits a vector of the same length (for example an accumulator) into views by parameter name."""
         pieces = zip(self.names, vector.split(self.sizes), self._parameters, strict=True)

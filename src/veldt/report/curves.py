@@ -15,6 +15,10 @@ LENGTH = "rollout/interval_length_mean"
 TITLES = {
     LENGTH: ("Episode length", "agent steps, mean of 100"),
     "train/grad_norm": ("Gradient norm", ""),
+    "train/gradient_cosine": ("Gradient of half a batch", "cosine with the whole one's"),
+    "norms/weights": ("Norm of the weights", ""),
+    "norms/gradient": ("Norm of the gradient", ""),
+    "norms/step": ("Norm of a step", ""),
     "train/learning_rate": ("Learning rate", ""),
     "time/steps_per_second": ("Throughput", "agent steps per second"),
     "time/updates_per_second": ("Updates", "per second"),
@@ -64,6 +68,9 @@ _LEARNING = (
     LENGTH,
     "train/",
     "rollout/epsilon",
+    "norms/weights",
+    "norms/gradient",
+    "norms/step",
     "replay/",
 )
 # What begins with one of these is shown elsewhere, or no curve.

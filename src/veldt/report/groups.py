@@ -12,7 +12,17 @@ from veldt.runs import strict_json
 _IDENTITY = ("recipe", "algorithm", "system", "env")
 # Settings that may differ between averaged runs: the seed, the early stop, and what is recorded.
 _INCIDENTAL = {
-    f"run.{key}" for key in ("seed", "until", "checkpoint_every", "keep_checkpoints", "log_every", "log")
+    f"run.{key}"
+    for key in (
+        "seed",
+        "until",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "log_every",
+        "log",
+        "log_norms",
+        "log_saturation",
+    )
 }
 _OF_ENVIRONMENT = {"env", "run.steps"}  # may differ between the envs that a method is tried on
 

@@ -17,7 +17,7 @@ from veldt.experiments.catalogue.common import (
 )
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Line, learning_curves, lines, number
-from veldt.experiments.results import Results
+from veldt.experiments.results import FinishedRun, Results
 
 _SMALL_STEPS, _PAPER_STEPS = 60_000, 50_000_000
 _PAPER_GAMES = ("ALE/Breakout-v5", "ALE/Pong-v5", "ALE/Qbert-v5", "ALE/Seaquest-v5")
@@ -65,9 +65,12 @@ def _draw_batches(results: Results) -> Exhibit:
         chart: {chart: line_over_x(groups, lambda run: run.score)}
         for chart, groups in results.charts().items()
     }
-    says = "; ".join(
-        f"{chart}: {number(few)} with a batch of {first:g}, {number(many)} with {last:g}"
-        for chart, (first, few, last, many) in smallest_and_largest(results).items()
+    says = (
+        "; ".join(
+            f"{chart}: {number(few)} with a batch of {first:g}, {number(many)} with {last:g}"
+            for chart, (first, few, last, many) in smallest_and_largest(results).items()
+        )
+        or "No run is done yet"
     )
     says += (
         ". The paper finds DQN and ε-Rainbow consistent up to 512, and Categorical DQN up to 2,048, at equal use of "
@@ -142,9 +145,9 @@ def _draw_norms(results: Results) -> Exhibit:
     for quantity, vertical in _QUANTITIES.items():
         panels: dict[str, dict[str, Line]] = {}
         for chart, group, runs in results.groups():
-            names = sorted(
-                {name for row in runs[0].rows for name in row if name.startswith(f"norms/{quantity}/")}
-            )
+            # In the order of the layers.
+            names = [name for name in _logged(runs[0]) if name.startswith(f"norms/{quantity}/")]
+            names = [name for name in names if name.endswith("weight")]
             for name in (names[:1] + names[-1:]) if len(names) > 1 else names:
                 rows = [row for row in runs[0].rows if name in row]
                 line = Line([row["step"] for row in rows], [row[name] for row in rows])
@@ -161,6 +164,10 @@ def _draw_norms(results: Results) -> Exhibit:
     return Exhibit(_say_norms(results), drawings, [scores_table(results)])
 
 
+def _logged(run: FinishedRun) -> list[str]:
+    return list(run.rows[-1]) if run.rows else []
+
+
 def _say_norms(results: Results) -> str:
     parts = []
     for chart, groups in results.charts().items():
@@ -172,7 +179,7 @@ def _say_norms(results: Results) -> str:
                 f"{chart}: the norm of all weights ends between {number(min(ends))} and {number(max(ends))}"
             )
     return (
-        "; ".join(parts)
+        ("; ".join(parts) or "No run is done yet")
         + ". The paper finds the norms of Adam's weights close together for all batch sizes at one step "
         "size, and RMSProp in need of a step size for each; larger batches have smaller gradients."
     )

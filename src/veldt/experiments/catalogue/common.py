@@ -12,6 +12,8 @@ from veldt.experiments.results import FinishedRun, Results, mean_of
 STOOKE = "Stooke & Abbeel 2018"
 SMALL_ENV = "CartPole-v1"
 
+# What experiments on Atari need.
+ATARI: Mapping[str, str] = {"ale_py": "pip install 'veldt[atari]'"}
 # A run has one core, so that runs side by side do not disturb each other.
 ALONE: Mapping[str, Any] = {"threads": 1, "log": "none", "log_every": 1.0, "evaluate_every": 0}
 

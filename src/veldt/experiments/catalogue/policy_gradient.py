@@ -65,7 +65,7 @@ def _draw_simulators(results: Results) -> Exhibit:
         for chart, groups in results.charts().items()
     }
     ends = smallest_and_largest(results)
-    lost = [chart for chart, (_, few, _, many) in ends.items() if many < 0.9 * few]
+    lost = [chart for chart, (_, few, _, many) in ends.items() if many < few - 0.1 * abs(few)]
     kept = [chart for chart in ends if chart not in lost]
     says = (
         f"At equal steps the largest number of simulators keeps at least 90% of the score of the smallest in "

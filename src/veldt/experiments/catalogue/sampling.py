@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veldt.experiments.catalogue.common import STOOKE
+from veldt.experiments.catalogue.common import ATARI, STOOKE
 from veldt.experiments.experiment import Experiment, Measurement, Request
 from veldt.experiments.figures import Drawing, Exhibit, Table, charts, number
 from veldt.experiments.results import Results
@@ -99,4 +99,6 @@ SAMPLING = Experiment(
         "Not drawn: samplers that run free of each other (they need several accelerators), and spare simulators.",
     ],
     seeds=(1, 1),
+    repeats=False,
+    needs=ATARI,
 )

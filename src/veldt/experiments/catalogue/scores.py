@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.experiments.catalogue.common import ALONE, STOOKE, replay_settings, scores_table
+from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, replay_settings, scores_table
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
 from veldt.experiments.results import Results
@@ -74,20 +74,23 @@ def _jobs(request: Request) -> list[Training]:
 def _normalised(results: Results) -> Table:
     """Returns, by configuration, aggregates of the human-normalised scores of games for which a human's is known."""
     by_group: dict[str, dict[str, list[float]]] = {}
+    left_out: list[str] = []
     for chart, group, runs in results.groups():
         if is_normalisable(chart):
-            known = [human_normalised(run.score, chart) for run in runs if np.isfinite(run.score)]
-            by_group.setdefault(group, {})[chart] = known
+            if known := [human_normalised(run.score, chart) for run in runs if np.isfinite(run.score)]:
+                by_group.setdefault(group, {})[chart] = known
+        else:
+            left_out.append(chart)
     rows = []
     for group, games in by_group.items():
         seeds = min(map(len, games.values()))
-        if not seeds:
-            continue
         scores = np.array([known[:seeds] for known in games.values()]).T  # [seeds, games]
-        low, high = statistics.stratified_interval(
-            statistics.interquartile_mean, scores, repeats=1_000, seed=0
-        )
-        ends = (float(low), float(high)) if seeds > 1 else (float("nan"), float("nan"))
+        ends = (float("nan"), float("nan"))
+        if seeds > 1:
+            interval = statistics.stratified_interval(
+                statistics.interquartile_mean, scores, repeats=1_000, seed=0
+            )
+            ends = (float(interval[0]), float(interval[1]))
         average, middle = number(float(statistics.mean(scores))), number(float(statistics.median(scores)))
         iqm = number(float(statistics.interquartile_mean(scores)), *ends)
         rows.append((group, str(len(games)), str(seeds), average, middle, iqm, _PAPERS.get(group, "–")))
@@ -100,7 +103,10 @@ def _normalised(results: Results) -> Table:
         "IQM",
         "the paper's average · median, 49 games",
     )
-    return Table("Human-normalised scores", header, rows, "0 is a random player, 1 a human; null-op starts.")
+    caption = "0 is a random player, 1 a human; null-op starts."
+    if left_out:
+        caption += f" Without a published human score, and left out: {', '.join(dict.fromkeys(left_out))}."
+    return Table("Human-normalised scores", header, rows, caption)
 
 
 def _draw(results: Results) -> Exhibit:
@@ -126,4 +132,5 @@ SCORES = Experiment(
         "Scores are those of training, with its exploration.",
     ],
     seeds=(1, 2),
+    needs=ATARI,
 )

@@ -18,6 +18,7 @@ from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.schedule_settings import try_functions
 from veldt.config.run_code import own_names
 from veldt.config.run_request import RunRequest
+from veldt.config.system_settings import ApexConfig
 from veldt.config.train_config import TrainConfig
 from veldt.config.warnings import warnings_about
 from veldt.envs.settings import AtariConfig
@@ -85,7 +86,8 @@ def check_plan(
     """
     config, algorithm = run_plan.config, run_plan.algorithm()
     if isinstance(algorithm, OffPolicy) and config.replay is not None:
-        transitions_each(run_plan.spec, config.envs.num_envs, config.replay, algorithm.returns)
+        copies = config.roles.insertions if isinstance(config.roles, ApexConfig) else 1
+        transitions_each(run_plan.spec, config.envs.num_envs * copies, config.replay, algorithm.returns)
     _refuse_unread_in_plan(run_plan)
     if cluster is None and config.batch_shares > 1:
         devices = num_accelerators(run_plan.device)
