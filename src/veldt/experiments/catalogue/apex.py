@@ -76,6 +76,7 @@ REPLICAS = Experiment(
     draw=_draw_replicas,
     differs=lambda request: small_env_differs(request, _SMALL_STEPS, "Atari games by up to 256 actors"),
     seeds=(2, 3),
+    hours=0.068,
 )
 
 EPSILONS = Experiment(
@@ -86,4 +87,5 @@ EPSILONS = Experiment(
     draw=_draw_epsilons,
     differs=lambda request: small_env_differs(request, _SMALL_STEPS, "Atari games by 360 actors"),
     seeds=(2, 3),
+    hours=0.058,
 )

@@ -106,6 +106,7 @@ BATCHES = Experiment(
         ),
     ],
     seeds=(3, 2),
+    hours=0.13,
 )
 
 
@@ -193,4 +194,5 @@ NORMS = Experiment(
     draw=_draw_norms,
     differs=_differs,
     seeds=(1, 2),
+    hours=0.043,
 )

@@ -78,6 +78,7 @@ GA3C_NETWORK = Experiment(
         "One network size; --games names other environments.",
     ],
     seeds=(1, 1),
+    hours=0.063,
     repeats=False,
 )
 

@@ -99,6 +99,7 @@ SIMULATORS = Experiment(
         "PPO's batch is 2,048 steps, or 32 of each simulator where that is more; A2C's grows with the simulators.",
     ],
     seeds=(3, 3),
+    hours=0.098,
 )
 
 
@@ -147,6 +148,7 @@ MINUTES = Experiment(
     draw=_draw_minutes,
     differs=lambda request: [*_differs(request), "The cores of this machine instead of 8 GPUs and 40 cores."],
     seeds=(2, 2),
+    hours=0.056,
 )
 
 
@@ -205,4 +207,5 @@ SATURATION = Experiment(
     draw=_draw_saturation,
     differs=_differs,
     seeds=(2, 2),
+    hours=0.015,
 )

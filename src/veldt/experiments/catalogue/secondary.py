@@ -94,4 +94,5 @@ SECONDARY_LEARNER = Experiment(
         "A measurement that is interrupted begins again.",
     ],
     seeds=(2, 2),
+    hours=0.029,
 )
