@@ -95,7 +95,7 @@ def _tuner(request: Request) -> list[Training]:
                 "steps": 150_000 if request.is_small else 20_000_000,
                 "tuner_interval": interval,
                 "num_envs": 16,
-                "tuner_most": 4,
+                **({"tuner_most": 4} if interval else {}),
             },
             cores=0,
         )
