@@ -363,7 +363,7 @@ class ApexConfig(ActorsConfig):
     batches_ahead: Annotated[int, Unit("batches")] = 16
     """Batches that are sampled before the learner needs them."""
     insertions: Annotated[int, Unit("copies")] = 1
-    """How often each step is inserted into the replay buffer, which so holds more recent steps (Horgan et al., figure 6)."""
+    """Copies of each step in the replay buffer, which so holds more recent steps (Horgan et al. 2018, figure 6)."""
     rate_limit_tolerance: Annotated[float, Unit("samples")] = 0.0
     """Samples that may be due by --training-intensity before actors wait for the learner; 0: twice the minimum with
     which the two sides cannot wait for each other for ever."""
