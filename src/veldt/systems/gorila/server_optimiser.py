@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Loss
@@ -24,6 +23,7 @@ from veldt.exchange.parameter_partition import ShardedParameters
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.flat import FlatParameters
+from veldt.runtime.devices import in_host_memory
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.discard_monitor import DiscardMonitor
@@ -60,8 +60,8 @@ class ServerOptimiser:
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # Copies to and from an accelerator go through these.
         self._pulled_P, self._pushed_P = (
-            _in_host_memory(parameters.fp32_params),
-            _in_host_memory(parameters.gradient),
+            in_host_memory(parameters.fp32_params),
+            in_host_memory(parameters.gradient),
         )
         self._sharded = ShardedParameters(parts, self._pulled_P.numpy())
         self._outliers = Outliers(settings.outlier_deviations)
@@ -182,10 +182,3 @@ class ServerOptimiser:
 
     def _note(self, text: str) -> None:
         self._control.send(Note(text))
-
-
-def _in_host_memory(vector_P: Tensor) -> Tensor:
-    """Returns the vector itself if it is in host memory, else an uninitialised one of its size there."""
-    if vector_P.device.type == "cpu":
-        return vector_P
-    return torch.empty(vector_P.shape, pin_memory=vector_P.is_cuda)
