@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Loss
@@ -81,7 +82,8 @@ class ServerOptimiser:
 
         Raises VeldtError for a loss or a gradient that is not finite: it would spoil all learners' parameters.
         """
-        value, norm = float(loss.total.detach()), float(loss.metrics["train/grad_norm"])
+        both = loss.total.detach().reshape(()), loss.metrics["train/grad_norm"]
+        value, norm = torch.stack(both).tolist()  # together: an accelerator is waited for once
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise diverged(f"the loss is {value} and its gradient's norm {norm}")
         if not self._outliers.is_outlier(value):
