@@ -1,13 +1,15 @@
-"""The imitated accelerator as a fixture."""
+"""The imitated accelerator as a fixture, and the traffic of a method's calls."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import imitation
 import pytest
 import torch
+from imitation import Traffic, recorded
 
 from veldt.runtime import devices
 
@@ -24,3 +26,22 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     yield imitation.register()
     torch.set_num_threads(threads)
     gc.collect()
+
+
+@pytest.fixture
+def traffic_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[type, str], list[Traffic]]:
+    """A function: class and method -> the traffic of each call from then on."""
+
+    def watch(owner: type, name: str) -> list[Traffic]:
+        calls: list[Traffic] = []
+        original = getattr(owner, name)
+
+        def watched(*args: Any) -> Any:
+            with recorded() as traffic:
+                calls.append(traffic)
+                return original(*args)
+
+        monkeypatch.setattr(owner, name, watched)
+        return calls
+
+    return watch

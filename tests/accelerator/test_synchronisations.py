@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from imitation import Traffic, recorded
+from imitation import Traffic
 
 import veldt
 from run_state import SMALL, SMALL_REPLAYED
@@ -20,25 +19,6 @@ from veldt.sampling.sampler import Sampler
 ALIKE = {"dqn": {"target_update_interval": 0}, "c51": {"target_update_interval": 0}}
 ALIKE["rainbow"] = ALIKE["dqn"]
 ATARI = {"env_backend": "in-process", "alternate": "off", "network": "small", "steps": 48, "quiet": True}
-
-
-@pytest.fixture
-def traffic_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type, str], list[Traffic]]]:
-    """A function: class and method -> the traffic of each call from then on."""
-
-    def watch(owner: type, name: str) -> list[Traffic]:
-        calls: list[Traffic] = []
-        original = getattr(owner, name)
-
-        def watched(*args: Any) -> Any:
-            with recorded() as traffic:
-                calls.append(traffic)
-                return original(*args)
-
-        monkeypatch.setattr(owner, name, watched)
-        return calls
-
-    yield watch
 
 
 @pytest.mark.parametrize("name", ["a2c", "vtrace", "ppo", "dqn", "c51", "rainbow", "ddpg"])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 
+import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Loss
 from veldt.exchange.central_store import PARAMETERS, CentralStoreClient, Chunk
-from veldt.learning.optimiser import GroupedRule
+from veldt.learning.optimiser import GroupedRule, Piece
 from veldt.networks.flat import FlatParameters
+from veldt.runtime.devices import in_host_memory, one_thread, to_device
 
 
 class CentralOptimiser:
@@ -22,6 +25,9 @@ class CentralOptimiser:
         central <- d^n central + (local now - d^n local at the start)
 
     With a single learner the central values are its own, so this equals its own update rule, up to rounding.
+
+    The host updates the store, which is in its memory. Of a learner on an accelerator, it gets the gradient, or the
+    changes, before a chunk is locked, and returns the new values after the last one: others never wait for the device.
 
     Args:
         store: this learner's client of the store, which holds the initial parameters.
@@ -47,13 +53,18 @@ class CentralOptimiser:
             self._local |= self._rule.state(parameters.fp32_params)
         self.state = {name: tensor for name, tensor in self._local.items() if name != PARAMETERS}
         self._start = {name: tensor.clone() for name, tensor in self._local.items() if local_steps > 1}
+        # What the store gets and returns; on the CPU these are the learner's own tensors.
+        self._host_P, self._host_gradient_P = map(
+            in_host_memory, (parameters.fp32_params, parameters.gradient)
+        )
+        self._host_start = {name: in_host_memory(start) for name, start in self._start.items()}
+        self._is_on_cpu = self._host_P is parameters.fp32_params
+        self._host_bf16_R = parameters.bf16_copy if self._is_on_cpu else torch.empty(0, dtype=torch.bfloat16)
         self.pull()
 
     def apply(self, gradient_P: Tensor, rates: Mapping[str, float], loss: Loss | None = None) -> None:
         if self._local_steps == 1:
-            for chunk in self._store.chunks():
-                self._update(chunk, gradient_P, rates)
-            self._on_synchronised()
+            self._apply_to_store(gradient_P, rates)
             return
         own = self._parameters
         self._rule.apply(0, own.fp32_params, gradient_P, self.state, rates, own.bf16_copy)
@@ -67,27 +78,47 @@ class CentralOptimiser:
         """Adds local changes to the central values and continues from the result."""
         if not self._steps:
             return
-        new = {name: self._local[name] - start for name, start in self._start.items() if not start.ndim}
-        for chunk in self._store.chunks():
-            for name, central in chunk.tensors.items():
-                if not central.ndim:
-                    self._local[name].copy_(central.add_(new[name].to(central)))
-                    continue
-                now, start = (own[name][chunk.first : chunk.end] for own in (self._local, self._start))
-                for piece, part in self._rule.within(chunk.first, chunk.end):
-                    rule, steps = piece.group.rule, self._steps_of[piece.group.name]
-                    decay = 1.0 if name == PARAMETERS else rule.decay_of.get(name, 1.0) ** steps
-                    start[part].mul_(-decay).add_(now[part])
-                    if name == rule.squares:
-                        # Rounding can make the difference negative, and others may have let the sum decay below that.
-                        start[part].clamp_(min=0.0)
-                    now[part].copy_(central[part].mul_(decay).add_(start[part].to(central)))
-                start.copy_(central)
-        for name in new:
-            self._start[name].copy_(self._local[name])
+        self._start_to_change()
+        counters: dict[str, Tensor] = {}
+        with self._beside_others():
+            for chunk in self._store.chunks():
+                for name, central in chunk.tensors.items():
+                    if not central.ndim:
+                        counters[name] = central.add_(self._host_start[name]).clone()
+                        continue
+                    change = self._host_start[name][chunk.first : chunk.end]
+                    for piece, part in self._rule.within(chunk.first, chunk.end):
+                        central[part].mul_(self._decay(name, piece)).add_(change[part])
+                    change.copy_(central)
+        for name, start in self._start.items():
+            newest = counters.get(name, self._host_start[name])
+            if newest is not start:
+                start.copy_(newest)
+            self._local[name].copy_(start)
         self._parameters.refresh()
         self._steps, self._steps_of = 0, dict.fromkeys(self._steps_of, 0)
         self._on_synchronised()
+
+    def _start_to_change(self) -> None:
+        """Replaces the values at the last exchange by what this learner adds to the central ones, in host memory."""
+        for name, start in self._start.items():
+            now = self._local[name]
+            if not start.ndim:
+                start.neg_().add_(now)
+            else:
+                for piece, part in self._rule.within(0, len(start)):
+                    start[part].mul_(-self._decay(name, piece)).add_(now[part])
+                    if name == piece.group.rule.squares:
+                        # Rounding can make the difference negative, and others may have let the sum decay below that.
+                        start[part].clamp_(min=0.0)
+            if not self._is_on_cpu:
+                self._host_start[name].copy_(start)
+
+    def _decay(self, name: str, piece: Piece) -> float:
+        """The factor on an entry of the state over the steps since the last exchange; 1 for the parameters."""
+        if name == PARAMETERS:
+            return 1.0
+        return piece.group.rule.decay_of.get(name, 1.0) ** self._steps_of[piece.group.name]
 
     def pull(self) -> None:
         """Continues from the present central values. Not allowed between local steps.
@@ -97,7 +128,7 @@ class CentralOptimiser:
         assert not self._steps
         central = self._store.values()
         for name, own in self._local.items():
-            own.copy_(central[name])
+            own.copy_(to_device(central[name], own.device))
         for name, start in self._start.items():
             start.copy_(self._local[name])
         self._parameters.refresh()
@@ -110,16 +141,25 @@ class CentralOptimiser:
         else:
             self.pull()
 
+    def _apply_to_store(self, gradient_P: Tensor, rates: Mapping[str, float]) -> None:
+        """Makes one update of the central values and copies them to the learner's own parameters."""
+        own = self._parameters
+        if not self._is_on_cpu:
+            gradient_P = self._host_gradient_P.copy_(gradient_P)
+        with self._beside_others():
+            for chunk in self._store.chunks():
+                self._update(chunk, gradient_P, rates)
+        if not self._is_on_cpu:
+            own.fp32_params.copy_(self._host_P)
+            own.refresh()
+        self._on_synchronised()
+
     def _update(self, chunk: Chunk, gradient_P: Tensor, rates: Mapping[str, float]) -> None:
-        """Makes one update of a chunk of the central values and copies it to the learner's own parameters."""
-        own, part = self._parameters, slice(chunk.first, chunk.end)
-        # On the CPU the store's own tensors, else copies on the learner's device.
-        on_device = {name: tensor.to(gradient_P.device) for name, tensor in chunk.tensors.items()}
-        state = {name: tensor for name, tensor in on_device.items() if name != PARAMETERS}
-        self._rule.apply(
-            chunk.first, on_device[PARAMETERS], gradient_P[part], state, rates, own.bf16_copy[part]
-        )
-        own.fp32_params[part].copy_(on_device[PARAMETERS])
-        for name, tensor in chunk.tensors.items():
-            if tensor is not on_device[name]:
-                tensor.copy_(on_device[name])
+        part, central = slice(chunk.first, chunk.end), chunk.tensors[PARAMETERS]
+        state = {name: tensor for name, tensor in chunk.tensors.items() if name != PARAMETERS}
+        self._rule.apply(chunk.first, central, gradient_P[part], state, rates, self._host_bf16_R[part])
+        self._host_P[part].copy_(central)
+
+    def _beside_others(self) -> contextlib.AbstractContextManager[None]:
+        """A context of the host's work for a learner on an accelerator: other learners need the other cores."""
+        return contextlib.nullcontext() if self._is_on_cpu else one_thread()

@@ -91,6 +91,14 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=device.type in _READS_AT_ONCE)
 
 
+def in_host_memory(tensor: Tensor) -> Tensor:
+    """Returns the tensor itself if it is in host memory, else an uninitialised one like it there, for copies to and
+    from its device."""
+    if tensor.device.type == "cpu":
+        return tensor
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+
+
 def nth_device(name: str, number: int) -> torch.device:
     """Returns the device of the process `number` among several equal ones: accelerators are assigned in turn."""
     device = torch.device(name)

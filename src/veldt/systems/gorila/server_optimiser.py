@@ -24,6 +24,7 @@ from veldt.exchange.parameter_partition import ShardedParameters
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.flat import FlatParameters
+from veldt.runtime.devices import in_host_memory
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.discard_monitor import DiscardMonitor
@@ -60,8 +61,8 @@ class ServerOptimiser:
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # Copies to and from an accelerator go through these.
         self._pulled_P, self._pushed_P = (
-            _in_host_memory(parameters.fp32_params),
-            _in_host_memory(parameters.gradient),
+            in_host_memory(parameters.fp32_params),
+            in_host_memory(parameters.gradient),
         )
         self._sharded = ShardedParameters(parts, self._pulled_P.numpy())
         self._outliers = Outliers(settings.outlier_deviations)
@@ -81,7 +82,8 @@ class ServerOptimiser:
 
         Raises VeldtError for a loss or a gradient that is not finite: it would spoil all learners' parameters.
         """
-        value, norm = float(loss.total.detach()), float(loss.metrics["train/grad_norm"])
+        both = loss.total.detach().reshape(()), loss.metrics["train/grad_norm"]
+        value, norm = torch.stack(both).tolist()  # together: an accelerator is waited for once
         if not (math.isfinite(value) and math.isfinite(norm)):
             raise diverged(f"the loss is {value} and its gradient's norm {norm}")
         if not self._outliers.is_outlier(value):
@@ -182,10 +184,3 @@ class ServerOptimiser:
 
     def _note(self, text: str) -> None:
         self._control.send(Note(text))
-
-
-def _in_host_memory(vector_P: Tensor) -> Tensor:
-    """Returns the vector itself if it is in host memory, else an uninitialised one of its size there."""
-    if vector_P.device.type == "cpu":
-        return vector_P
-    return torch.empty(vector_P.shape, pin_memory=vector_P.is_cuda)
