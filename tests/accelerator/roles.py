@@ -13,7 +13,7 @@ from veldt.runtime.processes import forkserver
 from veldt.runtime.roles import Peers
 from veldt.systems.planning.run_plan import make_run_plan
 
-SMALL: dict[str, Any] = {"hidden": (16,), "threads": 1, "precision": "fp32", "evaluator_share": 0.0}
+SMALL: dict[str, Any] = {"hidden": (16,), "threads": 1, "precision": "fp32"}
 
 
 class Alone:
