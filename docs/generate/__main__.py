@@ -18,7 +18,6 @@ from generate.parts import written
 
 def main() -> None:
     sources = (recipes, systems, settings, metrics, experiments)
-    sources = (recipes, systems, settings, metrics, experiments)
     for page, parts in {page: parts for source in sources for page, parts in source.pages().items()}.items():
         if not page.exists():
             raise SystemExit(f"there is no {page}: write it first, like the other pages in its folder")

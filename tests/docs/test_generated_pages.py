@@ -21,7 +21,13 @@ try:
 finally:
     sys.path.pop()
 SYSTEM_SETTINGS = known.SYSTEM_SETTINGS
-GENERATED = {**recipes.pages(), **systems.pages(), **settings.pages(), **metrics.pages()}
+GENERATED = {
+    **recipes.pages(),
+    **systems.pages(),
+    **settings.pages(),
+    **metrics.pages(),
+    **experiments.pages(),
+}
 each_page = pytest.mark.parametrize("page", GENERATED, ids=lambda page: f"{page.parent.name}-{page.stem}")
 each_recipe = pytest.mark.parametrize("name", RECIPES)
 

@@ -73,5 +73,6 @@ GORILA_SCALING = Experiment(
     jobs=_jobs,
     draw=_draw,
     differs=lambda request: small_env_differs(request, _SMALL_STEPS, "49 Atari games by 100 bundles"),
+    hours=0.14,
     seeds=(2, 2),
 )
