@@ -14,9 +14,12 @@ from veldt.recipes import RECIPES
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.append(str(DOCS))
 try:
-    figures, known, metrics, parts, picture, recipes, settings, systems = (
+    experiments, figures, known, metrics, parts, picture, recipes, settings, systems = (
         importlib.import_module(f"generate.{name}")
-        for name in ("figures", "known", "metrics", "parts", "picture", "recipes", "settings", "systems")
+        for name in (
+            *("experiments", "figures", "known", "metrics", "parts"),
+            *("picture", "recipes", "settings", "systems"),
+        )
     )
 finally:
     sys.path.pop()
