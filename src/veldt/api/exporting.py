@@ -10,6 +10,7 @@ from veldt.api.loading import load_agent
 from veldt.api.playing import evaluate
 from veldt.config.run_code import Choice, Env, Part
 from veldt.errors import UsageError
+from veldt.evaluation.evaluator import refuse_no_episode
 from veldt.evaluation.foreign_names import OF_EXPORT, answer
 from veldt.exporting.card import evaluation_facts
 from veldt.exporting.write import Export, write_export
@@ -84,9 +85,6 @@ def export(
             "--protocol is human-starts, and an export's evaluation begins at the reset: give episodes or atari"
         )
     result = evaluate(agent, episodes=episodes, protocol=protocol, seed=seed, greedy=greedy)
-    if not result.scores:
-        raise UsageError(
-            f"no episode ended within the protocol's {agent.config.run.evaluate_steps:,} steps: use --protocol episodes"
-        )
+    refuse_no_episode(result, agent)
     facts = evaluation_facts(result, protocol, seed, greedy)
     return write_export(agent, directory.read_config(), facts, path, graphs=graphs, video=video)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from veldt.agent import Agent, make_network
 from veldt.api.checks import check_recipe
@@ -46,20 +49,8 @@ def load_agent(
     for note in notes:
         print(note, file=sys.stderr)
     check_recipe(checkpoint, chosen.config)
-    spec = probe_spec(chosen.source, chosen.config.atari)
-    policy = make_network(chosen.config, spec, chosen.own)
-    with restoring(checkpoint):
-        parameters = apply_precision(policy, chosen.config.run.precision, target)
-        load_weights(parameters, checkpoint.groups["weights"])
-    return Agent(
-        chosen.config,
-        chosen.source,
-        spec,
-        policy,
-        path=directory.path,
-        step=checkpoint.step,
-        device=target,
-    )
+    weights = checkpoint.groups["weights"]
+    return _agent(chosen, weights, restoring(checkpoint), directory.path, checkpoint.step, target)
 
 
 def _of_export(export: StoredExport, best: bool, choice: Choice, device: str, call: str) -> Agent:
@@ -69,13 +60,23 @@ def _of_export(export: StoredExport, best: bool, choice: Choice, device: str, ca
         )
     chosen = _admitted(export, choice, call)
     weights, target = export.weights(), choose_device(device)
+    return _agent(chosen, weights, _restoring(export), export.path, export.step, target)
+
+
+def _agent(
+    chosen: Admitted,
+    weights: Mapping[str, Any],
+    restores: AbstractContextManager[None],
+    path: Path,
+    step: int,
+    device: torch.device,
+) -> Agent:
+    """Makes the policy of a configuration, with these weights; `restores` explains weights that do not fit."""
     spec = probe_spec(chosen.source, chosen.config.atari)
     policy = make_network(chosen.config, spec, chosen.own)
-    with _restoring(export):
-        load_weights(apply_precision(policy, chosen.config.run.precision, target), weights)
-    return Agent(
-        chosen.config, chosen.source, spec, policy, path=export.path, step=export.step, device=target
-    )
+    with restores:
+        load_weights(apply_precision(policy, chosen.config.run.precision, device), weights)
+    return Agent(chosen.config, chosen.source, spec, policy, path=path, step=step, device=device)
 
 
 def _admitted(export: StoredExport, choice: Choice, call: str) -> Admitted:

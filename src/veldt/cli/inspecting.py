@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from veldt.cli.arguments import CommandLine, Positional, parse
 from veldt.cli.run_code import RunCode
 from veldt.cli.training import ATARI, add_settings, peek
-from veldt.errors import UsageError
 from veldt.evaluation.foreign_names import OF_EVALUATE, OF_WATCH, answer
 
 if TYPE_CHECKING:
@@ -145,6 +144,7 @@ def evaluate(arguments: list[str]) -> str:
     import numpy as np
 
     from veldt import api
+    from veldt.evaluation.evaluator import refuse_no_episode
 
     agent = api.load(asked.run, best=asked.best, **asked.for_load)
     begin = time.perf_counter()
@@ -156,10 +156,7 @@ def evaluate(arguments: list[str]) -> str:
         seed=asked.seed,
         greedy=asked.greedy,
     )
-    if not result.scores:
-        raise UsageError(
-            f"no episode ended within the protocol's {agent.config.run.evaluate_steps:,} steps: use --protocol episodes"
-        )
+    refuse_no_episode(result, agent)
     scores = np.array(result.scores)
     metrics = {
         "run": str(asked.run),

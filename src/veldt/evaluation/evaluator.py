@@ -15,6 +15,7 @@ from veldt.envs.arrangement import make_vector_envs, plan
 from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
 from veldt.envs.settings import EnvConfig
+from veldt.errors import UsageError
 from veldt.evaluation.start_replayer import StartReplayer
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.observations import slot_observations
@@ -41,6 +42,14 @@ class EvaluatedRows(NamedTuple):
     finished: list[Episode]
     episode_B: np.ndarray
     length_B: np.ndarray
+
+
+def refuse_no_episode(result: Evaluation, agent: Agent) -> None:
+    """Raises UsageError if no episode has ended in the steps of a protocol."""
+    if not result.scores:
+        raise UsageError(
+            f"no episode ended within the protocol's {agent.config.run.evaluate_steps:,} steps: use --protocol episodes"
+        )
 
 
 def play_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> Evaluation:

@@ -131,9 +131,8 @@ def surface(
     columns: Sequence[float],
     horizontal: str,
     vertical: str,
-    path: Sequence[tuple[float, float]] = (),
 ) -> Drawing:
-    """Returns a map of `values` [rows, columns] with numbers in its cells; `path` is drawn over it as (column, row)."""
+    """Returns a map of `values` [rows, columns] with numbers in its cells."""
     figure, (one,) = charts(1, [title], horizontal, vertical)
     one.grid(visible=False)
     if not values.size:
@@ -144,10 +143,6 @@ def surface(
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             one.text(column, row, f"{value:,.0f}", ha="center", va="center", color="white", fontsize=8)
-    if path:
-        x = np.interp([column for column, _ in path], columns, range(len(columns)))
-        y = np.interp([row for _, row in path], rows, range(len(rows)))
-        one.plot(x, y, color="tab:red", marker=".", linewidth=1)
     figure.colorbar(image, ax=one)
     return Drawing(title, caption, figure)
 

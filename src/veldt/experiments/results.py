@@ -56,6 +56,11 @@ class FinishedRun:
         return as_float(self.summary.get("seconds", 0.0))
 
     @property
+    def speed(self) -> float:
+        """Agent steps per second of training."""
+        return self.steps / max(self.seconds, 1e-9)
+
+    @property
     def score(self) -> float:
         """The mean raw return of the episodes that ended in the last tenth of the steps; NaN if there are none."""
         steps_E, scores_E = self.episodes

@@ -64,14 +64,15 @@ def _planned(
     """Prints what is left to do and how long it takes. UsageError if the budget is too small for a part of it."""
     left = [job for job in jobs if not workspace.is_done(job)]
     console.print(_plan(experiment, jobs, left), highlight=False)
+    if not left:
+        return
     speeds = measure_speeds(workspace, left, lambda text: console.print(text, style="dim", highlight=False))
-    seconds = total_seconds(left, speeds)
-    if left:
-        console.print(f"about {duration(seconds)} on this machine", highlight=False)
-    if left and budget_hours * _HOUR < min(seconds_of(job, speeds) for job in left):
-        one = min(seconds_of(job, speeds) for job in left)
+    console.print(f"about {duration(total_seconds(left, speeds))} on this machine", highlight=False)
+    shortest = min(seconds_of(job, speeds) for job in left)
+    if budget_hours * _HOUR < shortest:
         raise UsageError(
-            f"--budget {budget_hours:g} hours is too small for one run, which takes about {one / _HOUR:.2g} hours here"
+            f"--budget {budget_hours:g} hours is too small for one run, which takes about "
+            f"{shortest / _HOUR:.2g} hours here"
         )
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from veldt.experiments.catalogue.common import ALONE, SMALL_ENV, scores_table, small_env_differs
+from veldt.experiments.catalogue.common import (
+    ALONE,
+    SMALL_ENV,
+    scores_in_words,
+    scores_table,
+    small_env_differs,
+)
 from veldt.experiments.experiment import Experiment, Request, Training
-from veldt.experiments.figures import Exhibit, learning_curves, number
-from veldt.experiments.results import Results, mean_of
+from veldt.experiments.figures import Exhibit, learning_curves
+from veldt.experiments.results import Results
 
 _HORGAN = "Horgan et al. 2018 (Ape-X)"
 _SMALL_STEPS, _PAPER_STEPS = 60_000, 50_000_000
@@ -48,23 +54,19 @@ def _epsilons(request: Request) -> list[Training]:
     ]
 
 
-def _scores(results: Results) -> str:
-    return "; ".join(
-        f"{chart}, {group}: {number(*mean_of(runs, lambda run: run.score))}"
-        for chart, group, runs in results.groups()
-    )
-
-
 def _draw_replicas(results: Results) -> Exhibit:
     says = (
-        f"Final scores: {_scores(results)}. The paper finds that copies, which make the buffer more recent but no "
-        "more diverse, do not explain why more actors help."
+        f"Final scores: {scores_in_words(results)}. The paper finds that copies, which make the buffer more recent but "
+        "no more diverse, do not explain why more actors help."
     )
     return Exhibit(says, [learning_curves(results)], [scores_table(results)])
 
 
 def _draw_epsilons(results: Results) -> Exhibit:
-    says = f"Final scores: {_scores(results)}. The paper finds little difference between a full range of ε and 6."
+    says = (
+        f"Final scores: {scores_in_words(results)}. The paper finds little difference between a full range of ε and "
+        "6."
+    )
     return Exhibit(says, [learning_curves(results)], [scores_table(results)])
 
 

@@ -9,9 +9,10 @@ from veldt.experiments.catalogue.common import (
     ALONE,
     SMALL_ENV,
     STOOKE,
-    line_over_x,
     replay_settings,
+    scores_over_x,
     scores_table,
+    seeded,
     small_env_differs,
     smallest_and_largest,
 )
@@ -45,26 +46,19 @@ def _batches(request: Request) -> list[Training]:
                 if request.is_small:
                     # Adam at a constant step size, as the paper has it for its distributional methods.
                     settings["learning_rate"] = 1e-3
-                jobs += [
-                    Training(
-                        group=f"batch {batch}",
-                        recipe=recipe,
-                        env=env,
-                        seed=seed,
-                        settings=settings,
-                        panel=f"{recipe} on {env}",
-                        x=batch,
-                    )
-                    for seed in request.seed_range
-                ]
+                jobs += seeded(
+                    request,
+                    group=f"batch {batch}",
+                    recipe=recipe,
+                    env=env,
+                    settings=settings,
+                    panel=f"{recipe} on {env}",
+                    x=batch,
+                )
     return jobs
 
 
 def _draw_batches(results: Results) -> Exhibit:
-    panels = {
-        chart: {chart: line_over_x(groups, lambda run: run.score)}
-        for chart, groups in results.charts().items()
-    }
     says = (
         "; ".join(
             f"{chart}: {number(few)} with a batch of {first:g}, {number(many)} with {last:g}"
@@ -80,7 +74,7 @@ def _draw_batches(results: Results) -> Exhibit:
     return Exhibit(
         says,
         [
-            lines("Scores over batch sizes", caption, panels, "batch size", "final score", logarithmic=True),
+            scores_over_x(results, "Scores over batch sizes", caption, "batch size"),
             learning_curves(results),
         ],
         [scores_table(results)],
@@ -123,18 +117,15 @@ def _norms(request: Request) -> list[Training]:
                     "learning_rate": rate,
                     "log_norms": True,
                 }
-                jobs += [
-                    Training(
-                        group=f"batch {batch}, step size {rate:g}",
-                        recipe="c51",
-                        env=env,
-                        seed=seed,
-                        settings=settings,
-                        panel=f"{optimiser} on {env}",
-                        x=batch,
-                    )
-                    for seed in request.seed_range
-                ]
+                jobs += seeded(
+                    request,
+                    group=f"batch {batch}, step size {rate:g}",
+                    recipe="c51",
+                    env=env,
+                    settings=settings,
+                    panel=f"{optimiser} on {env}",
+                    x=batch,
+                )
     return jobs
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from veldt.experiments.experiment import Request
-from veldt.experiments.figures import Line, Table, number
+from veldt.experiments.experiment import Request, Training
+from veldt.experiments.figures import Drawing, Line, Table, lines, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
 
 STOOKE = "Stooke & Abbeel 2018"
@@ -46,6 +46,28 @@ def scores_table(results: Results) -> Table:
         "Mean raw return of the episodes in the last tenth of the steps, with its 95% bootstrap interval."
     )
     return Table("Final scores", ("chart", "configuration", "seeds", "score"), rows, caption)
+
+
+def scores_in_words(results: Results) -> str:
+    """Returns the final score of each group, with its interval, as the end of a sentence."""
+    return "; ".join(
+        f"{chart}, {group}: {number(*mean_of(runs, lambda run: run.score))}"
+        for chart, group, runs in results.groups()
+    )
+
+
+def seeded(request: Request, **fields: Any) -> list[Training]:
+    """Returns the same training with each seed; `fields` are the others of `Training`."""
+    return [Training(seed=seed, **fields) for seed in request.seed_range]
+
+
+def scores_over_x(results: Results, title: str, caption: str, horizontal: str) -> Drawing:
+    """Returns the final score over each group's `x`, a chart for each of the results'."""
+    panels = {
+        chart: {chart: line_over_x(groups, lambda run: run.score)}
+        for chart, groups in results.charts().items()
+    }
+    return lines(title, caption, panels, horizontal, "final score", logarithmic=True)
 
 
 def line_over_x(groups: Mapping[str, Sequence[FinishedRun]], value: Any) -> Line:

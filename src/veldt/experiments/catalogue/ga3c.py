@@ -43,13 +43,9 @@ def _network(request: Request) -> list[Training]:
     ]
 
 
-def _speed(run: FinishedRun) -> float:
-    return run.steps / max(run.seconds, 1e-9)
-
-
 def _draw_network(results: Results) -> Exhibit:
     chosen = [
-        (run.job.settings["predictors"], run.job.settings["trainers"], _speed(run)) for run in results.runs
+        (run.job.settings["predictors"], run.job.settings["trainers"], run.speed) for run in results.runs
     ]
     predictors, trainers = (sorted({one[axis] for one in chosen}) for axis in (0, 1))
     values = np.full((len(trainers), len(predictors)), np.nan)
@@ -107,7 +103,7 @@ def _tuner(request: Request) -> list[Training]:
 
 def _draw_tuner(results: Results) -> Exhibit:
     speeds = [
-        f"{group}: {number(float(np.mean([_speed(run) for run in runs])))}"
+        f"{group}: {number(float(np.mean([run.speed for run in runs])))}"
         for _, group, runs in results.groups()
     ]
     says = (

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from veldt.experiments.catalogue.common import ALONE, SMALL_ENV, line_over_x, scores_table, small_env_differs
+from veldt.experiments.catalogue.common import (
+    ALONE,
+    SMALL_ENV,
+    line_over_x,
+    scores_in_words,
+    scores_table,
+    small_env_differs,
+)
 from veldt.experiments.experiment import Experiment, Request, Training
-from veldt.experiments.figures import Exhibit, learning_curves, lines, number
-from veldt.experiments.results import Results, mean_of
+from veldt.experiments.figures import Exhibit, learning_curves, lines
+from veldt.experiments.results import Results
 
 _SMALL_STEPS, _PAPER_STEPS = 100_000, 50_000_000
 
@@ -47,12 +54,8 @@ def _draw(results: Results) -> Exhibit:
     by_threshold = {
         name: line_over_x(groups, lambda run: run.score) for name, groups in results.charts().items()
     }
-    parts = [
-        f"{chart}, {group} {number(*mean_of(runs, lambda run: run.score))}"
-        for chart, group, runs in results.groups()
-    ]
     says = (
-        f"Final scores: {'; '.join(parts)}. Gorila discards stale gradients, and those with an unusual loss, "
+        f"Final scores: {scores_in_words(results)}. Gorila discards stale gradients, and those with an unusual loss, "
         "for stability with a hundred learners; with few, hardly any gradient is stale."
     )
     drawing = lines(

@@ -10,7 +10,9 @@ from veldt.experiments.catalogue.common import (
     SMALL_ENV,
     STOOKE,
     line_over_x,
+    scores_over_x,
     scores_table,
+    seeded,
     small_env_differs,
     smallest_and_largest,
 )
@@ -43,27 +45,20 @@ def _simulators(request: Request) -> list[Training]:
                     settings["batch_size"] = 256 * 8 if count <= 64 else 32 * count
                     if recipe == "appo":
                         settings["batch_size"] //= settings["learners"]
-                jobs += [
-                    Training(
-                        group=f"{count} simulators",
-                        recipe=recipe,
-                        env=env,
-                        seed=seed,
-                        settings=settings,
-                        panel=f"{recipe} on {env}",
-                        x=count,
-                        cores=settings.get("learners", 1),
-                    )
-                    for seed in request.seed_range
-                ]
+                jobs += seeded(
+                    request,
+                    group=f"{count} simulators",
+                    recipe=recipe,
+                    env=env,
+                    settings=settings,
+                    panel=f"{recipe} on {env}",
+                    x=count,
+                    cores=settings.get("learners", 1),
+                )
     return jobs
 
 
 def _draw_simulators(results: Results) -> Exhibit:
-    panels = {
-        chart: {chart: line_over_x(groups, lambda run: run.score)}
-        for chart, groups in results.charts().items()
-    }
     ends = smallest_and_largest(results)
     lost = [chart for chart, (_, few, _, many) in ends.items() if many < few - 0.1 * abs(few)]
     kept = [chart for chart in ends if chart not in lost]
@@ -77,7 +72,7 @@ def _draw_simulators(results: Results) -> Exhibit:
     return Exhibit(
         says,
         [
-            lines("Scores over simulators", caption, panels, "simulators", "final score", logarithmic=True),
+            scores_over_x(results, "Scores over simulators", caption, "simulators"),
             learning_curves(results),
         ],
         [scores_table(results)],

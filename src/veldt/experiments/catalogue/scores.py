@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, replay_settings, scores_table
+from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, replay_settings, scores_table, seeded
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
 from veldt.experiments.results import Results
@@ -53,21 +53,18 @@ def _jobs(request: Request) -> list[Training]:
             learns_from_replay = recipe in ("dqn", "c51", "rainbow")
             sizes = replay_settings(env, settings["batch_size"]) if learns_from_replay else {}
             steps = _Q_STEPS if learns_from_replay else _POLICY_GRADIENT_STEPS
-            jobs += [
-                Training(
-                    group=label,
-                    recipe=recipe,
-                    env=env,
-                    seed=seed,
-                    settings={
-                        **ALONE,
-                        **settings,
-                        **sizes,
-                        "steps": _SMALL_STEPS if request.is_small else steps,
-                    },
-                )
-                for seed in request.seed_range
-            ]
+            jobs += seeded(
+                request,
+                group=label,
+                recipe=recipe,
+                env=env,
+                settings={
+                    **ALONE,
+                    **settings,
+                    **sizes,
+                    "steps": _SMALL_STEPS if request.is_small else steps,
+                },
+            )
     return jobs
 
 

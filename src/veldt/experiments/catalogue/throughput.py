@@ -55,7 +55,7 @@ def _speed(run: FinishedRun) -> float:
     """Returns the steps per second of a run from its first updates on."""
     rows = [row for row in run.rows if row.get("train/updates")]
     if len(rows) < 2 or rows[-1]["seconds"] <= rows[0]["seconds"]:
-        return run.steps / max(run.seconds, 1e-9)
+        return run.speed
     return float((rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["seconds"] - rows[0]["seconds"]))
 
 
