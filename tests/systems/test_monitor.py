@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 from run_rows import metrics
 
 from veldt.recipes import find
@@ -56,3 +60,22 @@ def test_a_row_averages_the_metrics_since_the_row_before(tmp_path: Path) -> None
     ]
     assert lags == [[1.0, 5.0, 14.0], [4.0, 4.0, 4.0], [None, 0.0, None]]
     assert [row.get("train/loss") for row in metrics(directory.path)] == [3.0, 1.0, None]
+
+
+def test_a_row_has_the_cores_and_the_memory_of_the_run_s_processes(tmp_path: Path) -> None:
+    monitor, directory, loggers = started("ppo", tmp_path)
+    monitor.log(0.1, 0, {})
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        begin, used = time.perf_counter(), 0.0
+        while used < 0.5 and time.perf_counter() - begin < 30:
+            used = sum(psutil.Process(child.pid).cpu_times()[:2])
+        monitor.log(0.1, 0, {})
+        child.kill()
+    monitor.close()
+    loggers.close()
+    rows = metrics(directory.path)
+    seconds = rows[1]["seconds"] - rows[0]["seconds"]
+    assert (
+        used * 0.8 <= rows[1]["system/cores"] * seconds <= 2.2 * seconds
+    )  # one core by each of the two processes
+    assert rows[1]["system/memory_bytes"] > rows[0]["system/memory_bytes"] > 1e7

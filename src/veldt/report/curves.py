@@ -23,6 +23,8 @@ TITLES = {
     "time/steps_per_second": ("Throughput", "agent steps per second"),
     "time/updates_per_second": ("Updates", "per second"),
     "train/policy_lag_mean": ("Policy lag", "updates behind"),
+    "system/cores": ("Cores in use", "of this machine"),
+    "system/memory_bytes": ("Memory", "bytes"),
     "time/rollouts_per_second": ("Training", "rollouts per second"),
     "time/predictions_per_second": ("Prediction", "requests per second"),
     "system/prediction_batch_size": ("Inference", "requests in one"),

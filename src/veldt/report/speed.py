@@ -10,11 +10,13 @@ from veldt.report.data import RunData
 from veldt.report.groups import Environment
 from veldt.tracking.stage_clock import STAGES
 
-# All but the first three exist only in systems with inference requests, a parameter server or a central store.
+# All but the first five exist only in systems with inference requests, a parameter server or a central store.
 CHARTS = (
     "time/steps_per_second",
     "time/updates_per_second",
     "train/policy_lag_mean",
+    "system/cores",
+    "system/memory_bytes",
     "time/rollouts_per_second",
     "time/predictions_per_second",
     "system/prediction_batch_size",

@@ -283,6 +283,16 @@ _SYSTEM = (
         "its reason.",
     ),
     Metric(
+        "system/cores",
+        "cores",
+        "Cores that the processes of the run used, mean over the interval. As the next, of this machine only.",
+    ),
+    Metric(
+        "system/memory_bytes",
+        "bytes",
+        "Memory that these processes have; what they share counts once, as in the process that has the most of it.",
+    ),
+    Metric(
         "system/prediction_queue_length",
         "requests",
         "Requests that were waiting when a predictor took some; mean over inferences.",

@@ -19,6 +19,7 @@ from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
 from veldt.tracking.metric_names import with_prefix
 from veldt.tracking.recording import Recording
+from veldt.tracking.resource_usage import ResourceUsage
 from veldt.tracking.stage_clock import STAGES, StageClock
 
 _MAX_SHOWN = 3  # notes of one kind shown at once; a replaced process may cause one for each of its envs
@@ -39,6 +40,7 @@ class Monitor:
     ) -> None:
         self._config, self._directory, self._scores, self._clock = config, directory, scores, clock
         self._progress, self._loggers = recording.progress, recording.loggers
+        self._resource_usage = ResourceUsage()
         self._frames_per_step = frames_per_step
         counters = counters or {}
         self.steps = int(counters.get("steps", 0))
@@ -286,6 +288,7 @@ class Monitor:
             "train/policy_lag_max": max(self._interval_lags, default=None),
             "rollout/reset_steps": self._reset_steps,
             "system/env_restarts": self._restarts + self._restarts_here,
+            **self._resource_usage.metrics(),
             **stages,
         }
 

@@ -1,0 +1,53 @@
+"""How many cores and how much memory a run uses: of this process and of those that it has started on this machine."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple
+
+
+class _Used(NamedTuple):
+    cpu_seconds: float
+    private_bytes: int
+    shared_bytes: int
+
+
+class ResourceUsage:
+    """Measures from one call of `metrics` to the next. It is made before the run starts any process.
+
+    A process that ended in between counts with the time that it had used at the call before.
+    """
+
+    def __init__(self) -> None:
+        self._measured_at = time.perf_counter()
+        self._cpu_seconds = {os.getpid(): time.process_time()}
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the mean number of cores in use since the last call, and the bytes of memory in use now."""
+        now, usage = time.perf_counter(), _usage()
+        # (A number may have been given to another process since.)
+        spent = sum(max(0.0, one.cpu_seconds - self._cpu_seconds.get(pid, 0.0)) for pid, one in usage.items())
+        cores = spent / max(now - self._measured_at, 1e-9)
+        self._measured_at = now
+        self._cpu_seconds = {pid: one.cpu_seconds for pid, one in usage.items()}
+        # What processes share is nearly the same in all: libraries, and the blocks for weights, envs and replay.
+        private = sum(one.private_bytes for one in usage.values())
+        shared = max((one.shared_bytes for one in usage.values()), default=0)
+        return {"system/cores": cores, "system/memory_bytes": float(private + shared)}
+
+
+def _usage() -> dict[int, _Used]:
+    """Returns what this process and its descendants use, by their numbers, without those that have just ended."""
+    import psutil  # importing it takes time that the start of a run does not have
+
+    this = psutil.Process()
+    usage = {}
+    for process in (this, *this.children(recursive=True)):
+        try:
+            times, memory = process.cpu_times(), process.memory_info()
+        except psutil.Error:
+            continue
+        shared = getattr(memory, "shared", 0)  # only Linux says which pages are shared
+        usage[process.pid] = _Used(times.user + times.system, memory.rss - shared, shared)
+    return usage
