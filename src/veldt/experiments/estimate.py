@@ -15,6 +15,7 @@ from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement, Training
 from veldt.experiments.owned_process import OwnedProcess
 from veldt.experiments.scheduler import last_sentence
+from veldt.experiments.speed import Speed, speed_of, speed_while_learning
 from veldt.experiments.workspace import Workspace
 from veldt.formatting import as_float
 from veldt.recipes import find
@@ -86,23 +87,25 @@ def _probed(job: Training, scratch: Path) -> float:
         command = dataclasses.replace(job, settings=settings).command(scratch)
         process = OwnedProcess(command, subprocess.DEVNULL, said, cores)
         try:
-            until, rate = time.monotonic() + _PROBE_DEADLINE_S, None
+            until, speed = time.monotonic() + _PROBE_DEADLINE_S, None
             while (
-                process.poll() is None and time.monotonic() < until and (rate is None or rate[1] < _PROBE_S)
+                process.poll() is None
+                and time.monotonic() < until
+                and (speed is None or speed.seconds < _PROBE_S)
             ):
                 time.sleep(0.25)
-                rate = _rate(scratch) or rate
-            rate = _rate(scratch) or _rate_of_whole(scratch) or rate
+                speed = _measured(scratch) or speed
+            speed = _measured(scratch) or _of_whole(scratch) or speed
         finally:
             process.interrupt()
             process.wait(_END_S)
         if scratch.exists():
             remove_own_tree(scratch, OF_RUN)
-        if rate is None:
+        if speed is None:
             raise VeldtError(
                 f"{job.recipe} on {job.env} did not train: {last_sentence(said) or 'it made no step'}"
             )
-    return rate[0]
+    return speed.steps_per_second
 
 
 def _learning_soon(job: Training) -> dict[str, Any]:
@@ -116,19 +119,15 @@ def _learning_soon(job: Training) -> dict[str, Any]:
     }
 
 
-def _rate(run: Path) -> tuple[float, float] | None:
-    """Returns (steps per second, seconds that they were measured over) of a run since its first update, if known."""
+def _measured(run: Path) -> Speed | None:
+    """Returns the speed of a run since its first update; over 0 seconds, of a run that has not made one yet."""
     rows = read_metrics(run) if run.exists() else []
-    learning = [row for row in rows if row.get("train/updates")]
-    rows = learning if len(learning) > 1 else rows
-    if len(rows) < 2 or rows[-1]["seconds"] <= rows[0]["seconds"] or rows[-1]["step"] <= rows[0]["step"]:
-        return None
-    seconds = rows[-1]["seconds"] - rows[0]["seconds"]
-    return (rows[-1]["step"] - rows[0]["step"]) / seconds, seconds if len(learning) > 1 else 0.0
+    before = speed_of(rows)
+    return speed_while_learning(rows) or (before and before._replace(seconds=0.0))
 
 
-def _rate_of_whole(run: Path) -> tuple[float, float] | None:
-    """Returns the same of a run that has ended already."""
+def _of_whole(run: Path) -> Speed | None:
+    """Returns the speed of a run that has ended already."""
     summary = RunDirectory(run).read_summary() if run.exists() else None
     seconds = as_float((summary or {}).get("seconds"))
-    return (as_float((summary or {}).get("steps")) / seconds, seconds) if seconds > 0 else None
+    return Speed(as_float((summary or {}).get("steps")) / seconds, seconds) if seconds > 0 else None

@@ -123,27 +123,43 @@ def lines(
     return Drawing(title, caption, figure)
 
 
-def surface(
-    title: str,
-    caption: str,
-    values: np.ndarray,
-    rows: Sequence[float],
-    columns: Sequence[float],
-    horizontal: str,
-    vertical: str,
+@dataclass(frozen=True)
+class Surface:
+    """Values [rows, columns], NaN where there is none, with the number of each row and column.
+
+    `paths` are points (row, column) that are joined and numbered, by label: they are drawn on the surface, at the
+    nearest place if they lie between its rows and columns.
+    """
+
+    values: np.ndarray
+    rows: Sequence[float]
+    columns: Sequence[float]
+    paths: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+
+
+def surfaces(
+    title: str, caption: str, panels: Mapping[str, Surface], horizontal: str, vertical: str
 ) -> Drawing:
-    """Returns a map of `values` [rows, columns] with numbers in its cells."""
-    figure, (one,) = charts(1, [title], horizontal, vertical)
-    one.grid(visible=False)
-    if not values.size:
-        return Drawing(title, caption, figure)
-    image = one.imshow(values, origin="lower", aspect="auto", cmap="viridis")
-    one.set_xticks(range(len(columns)), [f"{column:g}" for column in columns])
-    one.set_yticks(range(len(rows)), [f"{row:g}" for row in rows])
-    for (row, column), value in np.ndenumerate(values):
-        if np.isfinite(value):
-            one.text(column, row, f"{value:,.0f}", ha="center", va="center", color="white", fontsize=8)
-    figure.colorbar(image, ax=one)
+    """Returns a chart for each surface: a map with the values in its cells, and the paths on it."""
+    figure, axes = charts(len(panels), list(panels), horizontal, vertical)
+    for one, surface in zip(axes, panels.values(), strict=True):
+        one.grid(visible=False)
+        if not surface.values.size:
+            continue
+        image = one.imshow(surface.values, origin="lower", aspect="auto", cmap="viridis")
+        one.set_xticks(range(len(surface.columns)), [f"{column:g}" for column in surface.columns])
+        one.set_yticks(range(len(surface.rows)), [f"{row:g}" for row in surface.rows])
+        for (row, column), value in np.ndenumerate(surface.values):
+            if np.isfinite(value):
+                one.text(column, row - 0.25, f"{value:,.0f}", ha="center", va="center", color="w", fontsize=8)
+        for place, (label, path) in enumerate(surface.paths.items()):
+            y = np.interp([row for row, _ in path], surface.rows, range(len(surface.rows)))
+            x = np.interp([column for _, column in path], surface.columns, range(len(surface.columns)))
+            one.plot(x, y, color=f"C{place + 1}", marker="o", markersize=4, label=label)
+            one.plot(x[-1:], y[-1:], color=f"C{place + 1}", marker="*", markersize=12)
+        if surface.paths:
+            one.legend(frameon=True, fontsize=7)
+        figure.colorbar(image, ax=one)
     return Drawing(title, caption, figure)
 
 

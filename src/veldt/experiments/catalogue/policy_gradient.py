@@ -170,17 +170,14 @@ def _draw_saturation(results: Results) -> Exhibit:
         chart: {"full against half batch": line_over_x(groups, lambda run: run.metric(cosine))}
         for chart, groups in results.charts().items()
     }
-    values = [
-        (runs[0].job.x, sum(run.metric(cosine) for run in runs) / len(runs))
-        for _, _, runs in results.groups()
-    ]
-    values.sort()
+    found = "; ".join(
+        f"{chart}: {number(line.y[0])} with {line.x[0]:g} and {number(line.y[-1])} with {line.x[-1]:g} simulators"
+        for chart, named in panels.items()
+        for line in named.values()
+    )
     says = (
-        f"The cosine of the full and the half batch's gradients is {number(values[0][1])} with {values[0][0]:g} and "
-        f"{number(values[-1][1])} with {values[-1][0]:g} simulators; 1/√2 = 0.707 means that the two "
-        "halves have nothing in common. The paper measures about 0.707 with few simulators, and more with 256."
-        if values
-        else "No run is done yet."
+        f"Cosine of the full and the half batch's gradients: {found}. 1/√2 = 0.707 means that the two halves have "
+        "nothing in common. The paper measures about 0.707 with few simulators, and more with 256."
     )
     drawing = lines(
         "Saturation of the gradient estimate",

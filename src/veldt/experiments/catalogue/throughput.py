@@ -7,7 +7,8 @@ from typing import Any
 from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, number
-from veldt.experiments.results import FinishedRun, Results
+from veldt.experiments.results import Results
+from veldt.experiments.speed import speed_while_learning
 from veldt.runtime.cores import allowed_cores
 
 _STEPS = 50_000_000
@@ -51,18 +52,11 @@ def _jobs(request: Request) -> list[Training]:
     return jobs
 
 
-def _speed(run: FinishedRun) -> float:
-    """Returns the steps per second of a run from its first updates on."""
-    rows = [row for row in run.rows if row.get("train/updates")]
-    if len(rows) < 2 or rows[-1]["seconds"] <= rows[0]["seconds"]:
-        return run.speed
-    return float((rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["seconds"] - rows[0]["seconds"]))
-
-
 def _draw(results: Results) -> Exhibit:
     rows = []
     for run in results.runs:
-        speed = _speed(run)
+        known = speed_while_learning(run.rows)
+        speed = known.steps_per_second if known else run.speed
         papers = _ROWS[run.job.group.partition(",")[0]][2]
         rows.append((run.job.group, number(speed), number(_STEPS / speed / 3600.0), papers))
     header = (

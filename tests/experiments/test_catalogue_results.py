@@ -1,0 +1,99 @@
+"""What the experiments of the catalogue say and draw of given results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veldt.experiments.catalogue import EXPERIMENTS
+from veldt.experiments.experiment import Request, Training
+from veldt.experiments.figures import Surface, surfaces
+from veldt.experiments.results import FinishedRun, Results
+from veldt.experiments.speed import Speed, speed_of, speed_while_learning
+
+GAMES = ("CartPole-v1", "Acrobot-v1")
+
+
+def results_of(name: str, rows: Callable[[Training], list[dict[str, Any]]], seconds: Any) -> Results:
+    """Results of all jobs on two games; `rows` are the metrics of a run, and `seconds` is how long it took."""
+    request, runs = Request("small", 1, GAMES), []
+    for job in EXPERIMENTS[name].jobs(request):
+        assert isinstance(job, Training)
+        run = FinishedRun(job, Path())
+        vars(run).update(
+            summary={"steps": 1_000, "seconds": seconds(job)},
+            rows=rows(job),
+            episodes=(np.array([500.0, 1_000.0]), np.array([1.0, 2.0])),
+        )
+        runs.append(run)
+    return Results(request, runs, [], [])
+
+
+def fastest_with_2_and_4(job: Training) -> float:
+    chosen = (job.settings.get("predictors"), job.settings.get("trainers"))
+    return (1.0 if chosen == (2, 4) else 2.0) * (1.0 if job.env == "CartPole-v1" else 10.0)
+
+
+def test_each_game_and_network_has_a_surface_of_its_own() -> None:
+    exhibit = EXPERIMENTS["ga3c-network"].draw(
+        results_of("ga3c-network", lambda job: [], fastest_with_2_and_4)
+    )
+    assert len([one for one in exhibit.drawings[0].figure.axes if one.get_xlabel() == "predictors"]) == 4
+    for game, speed in (("CartPole-v1", "1,000"), ("Acrobot-v1", "100.0")):
+        assert f"{game}, large network: 2 predictors, 4 trainers make {speed} steps" in exhibit.says
+
+
+def test_the_tuner_s_path_lies_on_the_surface_of_its_game() -> None:
+    path = [(1, 1), (1, 1), (2, 1), (2, 2)]
+
+    def rows(job: Training) -> list[dict[str, Any]]:
+        return [
+            {"step": step, "seconds": step, "system/predictors": p, "system/trainers": t}
+            for step, (p, t) in enumerate(path)
+        ]
+
+    exhibit = EXPERIMENTS["ga3c-tuner"].draw(results_of("ga3c-tuner", rows, fastest_with_2_and_4))
+    charts = [one for one in exhibit.drawings[0].figure.axes if one.get_xlabel() == "predictors"]
+    assert [one.get_title() for one in charts] == list(GAMES)
+    for chart in charts:
+        xs, ys = np.asarray(chart.lines[0].get_xdata()), np.asarray(chart.lines[0].get_ydata())
+        assert xs.tolist() == [0, 1, 1] and ys.tolist() == [0, 0, 1]
+    assert "Acrobot-v1: 2 predictors, 4 trainers make 100.0" in exhibit.says and "; tuned, " in exhibit.says
+
+
+def test_the_cosines_of_several_games_are_not_mixed() -> None:
+    def rows(job: Training) -> list[dict[str, Any]]:
+        return [{"train/gradient_cosine": (0.7 if job.env == "CartPole-v1" else 0.9) + job.x / 10_000}]
+
+    says = EXPERIMENTS["saturation"].draw(results_of("saturation", rows, lambda job: 1.0)).says
+    assert "CartPole-v1: 0.702 with 16 and 0.726 with 256 simulators" in says
+    assert "Acrobot-v1: 0.902 with 16 and 0.926 with 256 simulators" in says
+
+
+def test_a_path_between_the_numbers_of_a_surface_is_drawn_between_them() -> None:
+    surface = Surface(np.zeros((2, 3)), (1, 4), (1, 2, 4), {"run": [(2.5, 3.0), (8.0, 8.0)]})
+    (chart, _) = surfaces("A surface", "", {"a": surface}, "x", "y").figure.axes
+    line = chart.lines[0]
+    assert np.asarray(line.get_xdata()).tolist() == [1.5, 2.0]
+    assert np.asarray(line.get_ydata()).tolist() == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "whole", "learning"),
+    [
+        ([], None, None),
+        ([(0, 0, 0), (10, 2, 0)], Speed(5.0, 2.0), None),
+        ([(0, 0, 0), (10, 2, 0), (20, 3, 1)], Speed(20 / 3, 3.0), None),
+        ([(0, 0, 0), (10, 2, 1), (40, 4, 2)], Speed(10.0, 4.0), Speed(15.0, 2.0)),
+        ([(10, 2, 1), (10, 4, 2)], None, None),
+    ],
+)
+def test_the_speed_of_a_run(
+    rows: list[tuple[int, int, int]], whole: Speed | None, learning: Speed | None
+) -> None:
+    logged = [{"step": step, "seconds": seconds, "train/updates": updates} for step, seconds, updates in rows]
+    assert speed_of(logged) == whole and speed_while_learning(logged) == learning
