@@ -34,6 +34,18 @@ _PPO_PENDULUM: Settings = {
     "normalise_rewards": Sourced(True, "measured here"),
 }
 
+_ZOO_LUNAR = "RL Zoo, ppo LunarLander-v3"
+_PPO_BOX2D: Settings = {
+    "steps": Sourced(300_000, "measured here, LunarLander"),
+    "num_envs": Sourced(16, _ZOO_LUNAR),
+    "batch_size": Sourced(2048, f"measured here: 16 x 128 steps (16 x 1,024 in {_ZOO_LUNAR})"),
+    "epochs": Sourced(10, "measured here (4 in RL Zoo, of eight times the batch)"),
+    "minibatches": Sourced(32, f"{_ZOO_LUNAR}: 64 steps a minibatch"),
+    "learning_rate": Sourced("linear:1e-3:1e-4", f"measured here (3e-4 in {_ZOO_LUNAR})"),
+    "ent_coef": Sourced(0.01, _ZOO_LUNAR),
+    "normalise_rewards": Sourced(True, "measured here: returns are in the hundreds"),
+}
+
 A2C = Recipe(
     name="a2c",
     algorithm="a2c",
@@ -124,7 +136,7 @@ PPO = Recipe(
         "shared": Sourced(False, "RL Zoo: separate policy and value networks"),
         "checkpoint_every": Sourced(100_000, DEFAULT),
     },
-    presets={"mujoco": _PPO_MUJOCO, "Pendulum-v1": _PPO_PENDULUM},
+    presets={"mujoco": _PPO_MUJOCO, "box2d": _PPO_BOX2D, "Pendulum-v1": _PPO_PENDULUM},
 )
 
 A3C = Recipe(
