@@ -125,7 +125,6 @@ PPO = Recipe(
         "minibatches": Sourced(8, "RL Zoo: 256 steps a minibatch"),
         "clip": Sourced(0.2, "RL Zoo, ppo CartPole-v1"),
         "learning_rate": Sourced(2e-3, "measured here"),
-        "anneal_learning_rate": Sourced(False, "measured here"),
         "gae_lambda": Sourced(0.95, "measured here"),
         "gamma": Sourced(0.99, "measured here"),
         "ent_coef": Sourced(0.0, "RL Zoo, ppo CartPole-v1"),
