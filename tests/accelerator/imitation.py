@@ -55,7 +55,9 @@ class Copy:
         return self.dtype.itemsize * torch.Size(self.shape).numel()
 
 
-@dataclass
+@dataclass(
+    eq=False
+)  # one that is recorded inside another is not the same, though it may have the same content
 class Traffic:
     """What was recorded. `operations` has the name of every operation with the shapes of its tensors."""
 

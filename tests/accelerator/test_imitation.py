@@ -99,3 +99,12 @@ def test_copies_are_recorded_with_their_bytes(device: torch.device) -> None:
         torch.zeros(3, device=device).cpu()
     assert [(copy.dtype, copy.nbytes) for copy in traffic.uploads] == [(torch.uint8, 10)]
     assert [(copy.dtype, copy.nbytes) for copy in traffic.downloads] == [(torch.float32, 12)]
+
+
+def test_a_recording_inside_another_ends_alone(device: torch.device) -> None:
+    with recorded() as outer:
+        with recorded() as inner:
+            torch.zeros(3).to(device)
+        torch.zeros(2).to(device)
+    assert [copy.shape for copy in inner.uploads] == [(3,)]
+    assert [copy.shape for copy in outer.uploads] == [(3,), (2,)]

@@ -15,6 +15,7 @@ from veldt.algorithms.transitions import QLearningBatch, Transitions
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.q_learning import categorical_td_loss, expected, project
+from veldt.runtime.devices import to_device
 from veldt.setting_metadata import Unit
 
 # Targets that lie within the support put little probability on its two ends.
@@ -115,7 +116,7 @@ class C51(QLearning):
 
     def _support(self, like: Tensor) -> Tensor:
         if self._support_Z.device != like.device:
-            self._support_Z = self._support_Z.to(like.device)
+            self._support_Z = to_device(self._support_Z, like.device)
         return self._support_Z
 
 

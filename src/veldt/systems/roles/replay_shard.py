@@ -21,7 +21,7 @@ from veldt.config.train_config import TrainConfig
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
 from veldt.exchange.replay import ReplayEnds, ReplayOut, SampleRequest
-from veldt.exchange.slots import Slots
+from veldt.exchange.slots import ReceivedSlot, Slots
 from veldt.replay.archive import NewRows, ReplayArchive
 from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.settings import NStep
@@ -63,36 +63,55 @@ class ShardPlan:
 def run_shard(control: Control, plan: ShardPlan, slots: Slots, batches: Sequence[ReplayEnds]) -> None:
     """Entry point of the role: stores rows, samples and updates priorities for each learner until asked to stop."""
     use_batch_scheduler()  # batches are drawn ahead, and actors have a free slot while one is stored
-    replay = plan.config.replay
-    assert replay is not None
-    settings = dataclasses.replace(replay, buffer_size=max(1, replay.buffer_size // plan.shards))
-    buffer = ReplayBuffer(plan.spec, plan.width * plan.insertions, settings, plan.returns)
-    checkpoints = None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, buffer)
-    servers, incoming = [edge.server(plan.number) for edge in batches], slots.consumer()
-    for server in servers:
-        _publish_state(server, buffer)
+    shard = ReplayShard(control, plan, slots, batches)
     while not control.stopping:
         control.heartbeat()
-        if checkpoints is not None:
-            checkpoints.poll()
-        received = incoming.take(0.0)
+        shard.step()
+
+
+class ReplayShard:
+    """A replay buffer with its ends of the edges from actors and to learners."""
+
+    def __init__(
+        self, control: Control, plan: ShardPlan, slots: Slots, batches: Sequence[ReplayEnds]
+    ) -> None:
+        replay = plan.config.replay
+        assert replay is not None
+        settings = dataclasses.replace(replay, buffer_size=max(1, replay.buffer_size // plan.shards))
+        self._plan = plan
+        self._buffer = ReplayBuffer(plan.spec, plan.width * plan.insertions, settings, plan.returns)
+        self._checkpoints = (
+            None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, self._buffer)
+        )
+        self._servers, self._incoming = [edge.server(plan.number) for edge in batches], slots.consumer()
+        for server in self._servers:
+            _publish_state(server, self._buffer)
+
+    def step(self) -> None:
+        """Stores a slot and carries out requests; waits a moment where there is neither."""
+        if self._checkpoints is not None:
+            self._checkpoints.poll()
+        received = self._incoming.take(0.0)
         if received is not None:
-            rows = Rows(plan.spec, received.arrays)
-            if checkpoints is not None:
-                checkpoints.flush_before(rows.steps)
-            for copy in range(plan.insertions):
-                first = plan.first[received.ring] + copy * plan.width
-                buffer.append(rows, received.arrays["priority"], first)
-            incoming.release(received.ring)
+            self._store(received)
         is_idle = received is None
-        for server in servers:
+        for server in self._servers:
             for request in itertools.islice(iter(server.take, None), _AT_ONCE):
-                _execute(request[0], buffer)
+                _execute(request[0], self._buffer)
                 server.done(*request)
                 is_idle = False
-            _publish_state(server, buffer)
+            _publish_state(server, self._buffer)
         if is_idle:
-            incoming.wait(_WAIT_S)
+            self._incoming.wait(_WAIT_S)
+
+    def _store(self, received: ReceivedSlot) -> None:
+        plan, rows = self._plan, Rows(self._plan.spec, received.arrays)
+        if self._checkpoints is not None:
+            self._checkpoints.flush_before(rows.steps)
+        for copy in range(plan.insertions):
+            first = plan.first[received.ring] + copy * plan.width
+            self._buffer.append(rows, received.arrays["priority"], first)
+        self._incoming.release(received.ring)
 
 
 class _ShardCheckpoints:
