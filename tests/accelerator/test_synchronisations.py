@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from imitation import Traffic
+from imitation import Traffic, recorded
 
 import veldt
 from run_state import SMALL, SMALL_REPLAYED
 from runs import RUNS, train
 from veldt.learning.learner import Learner
+from veldt.learning.normalisation import update_observation_statistics
 from veldt.sampling.sampler import Sampler
+from veldt.systems.roles import sampler_learner
 
 # The target network moves in every update here, so that all updates are the same operations.
 ALIKE = {"dqn": {"target_update_interval": 0}, "c51": {"target_update_interval": 0}}
@@ -64,3 +67,24 @@ def test_a_step_on_stacks_copies_single_frames_there_and_actions_back(
         assert [copy.dtype for copy in traffic.downloads] == [torch.int64]
         assert len(traffic.synchronisations) == 1
         assert traffic.operations == acts[first_rollout].operations
+
+
+@pytest.mark.parametrize("env", ["environments:lopsided_box", "environments:dictionary"])
+def test_observation_statistics_wait_once_for_a_rollout(
+    env: str, device: torch.device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rollouts: list[Traffic] = []
+
+    def update(*args: Any) -> None:
+        with recorded() as traffic:
+            update_observation_statistics(*args)
+        rollouts.append(traffic)
+
+    monkeypatch.setattr(sampler_learner, "update_observation_statistics", update)
+    recipe, _, settings = RUNS["ppo with normalisation"]
+    monkeypatch.setitem(RUNS, "normalised", (recipe, env, settings))
+    train("normalised", str(device), tmp_path / "run", 160)
+    assert len(rollouts) >= 2
+    for traffic in rollouts:
+        assert len(traffic.uploads) == len(traffic.downloads) == 1
+        assert traffic.synchronisations == traffic.downloads

@@ -36,8 +36,7 @@ def network(of: EnvSpec, recipe: str = "ppo", **settings: object) -> Network:
 def with_moments(own: Network, moments: Moments = MOMENTS) -> Network:
     found = normaliser_of(own)
     assert found is not None
-    for _, statistics in found.statistics():
-        statistics.store(moments)
+    found.store([moments for _ in found.statistics()])
     return own
 
 
@@ -130,3 +129,16 @@ def test_a_target_network_gets_them_unchanged() -> None:
     for name, tensor in ours.tensors().items():
         if name.startswith(NAME):
             assert torch.equal(theirs.tensors()[name], tensor)
+
+
+def test_the_statistics_of_several_fields_are_stored_and_read_in_their_order() -> None:
+    normaliser = normaliser_of(network(spec(BOX, body=VECTOR, wind=ArraySpec((2,), "float32", is_box=True))))
+    assert normaliser is not None
+    rng = np.random.default_rng(0)
+    stored = [Moments.of(rng.normal(3.0, 2.0, (7, *field.shape))) for _, field in normaliser.statistics()]
+    normaliser.store(stored)
+    for (_, field), own, found in zip(normaliser.statistics(), stored, normaliser.moments(), strict=True):
+        assert found.numbers() == own.numbers() and found.mean.shape == field.shape
+        assert field.count.item() == 7.0
+        assert np.array_equal(field.mean.numpy(), own.mean)
+        assert np.array_equal(field.variance.numpy(), own.variance)

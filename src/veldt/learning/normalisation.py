@@ -37,10 +37,9 @@ def update_observation_statistics(network: nn.Module, rows: Rows, edge: Gradient
     if normaliser is None:
         return
     first, end = rows.history, rows.history + rows.steps
-    statistics = list(normaliser.statistics())
-    new = [Moments.of(rows.observation[name][first:end][rows.valid]) for name, _ in statistics]
-    for moments, (_, field) in zip(_of_all(new, edge), statistics, strict=True):
-        field.store(field.moments().merged(moments))
+    new = [Moments.of(rows.observation[name][first:end][rows.valid]) for name, _ in normaliser.statistics()]
+    before = normaliser.moments()
+    normaliser.store([old.merged(own) for old, own in zip(before, _of_all(new, edge), strict=True)])
 
 
 def _of_all(own: list[Moments], edge: GradientEdge) -> list[Moments]:

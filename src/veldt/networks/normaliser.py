@@ -7,7 +7,9 @@ parameters. `learning/normalisation.py` updates them, from training data only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 
 from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.functional.moments import EPSILON, Moments
+from veldt.runtime.devices import to_device
 
 NAME = "observation_normaliser"  # the attribute of a network; the names of its buffers begin with it
 CLIP = 10.0  # normalised observations lie in [-CLIP, CLIP], as in VecNormalize and CleanRL
@@ -56,9 +59,32 @@ class ObservationNormaliser(nn.Module):
             assert isinstance(field, _Field)
             yield name, field
 
+    def moments(self) -> list[Moments]:
+        """Returns the statistics of each field, in the order of `statistics`: an accelerator is waited for once."""
+        numbers = iter(torch.cat([buffer.flatten() for buffer in self.buffers()]).tolist())
+        return [
+            Moments.of_numbers(list(itertools.islice(numbers, 1 + 2 * math.prod(field.shape))), field.shape)
+            for _, field in self.statistics()
+        ]
+
+    @torch.no_grad()
+    def store(self, moments: Sequence[Moments]) -> None:
+        """Replaces the statistics of all fields, in place: published weights are views of them.
+
+        An accelerator gets them in one copy, and is not waited for.
+        """
+        numbers = torch.tensor([number for each in moments for number in each.numbers()], dtype=torch.float64)
+        buffers = list(self.buffers())
+        parts = to_device(numbers, buffers[0].device).split([buffer.numel() for buffer in buffers])
+        for buffer, part in zip(buffers, parts, strict=True):
+            buffer.copy_(part.view_as(buffer))
+
 
 class _Field(nn.Module):
-    """The statistics of one field: `count` [], `mean` and `variance` of the field's shape, all float64."""
+    """The statistics of one field: `count` [], `mean` and `variance` of the field's shape, all float64.
+
+    In this order they are `Moments.numbers`.
+    """
 
     count: Tensor
     mean: Tensor
@@ -76,16 +102,6 @@ class _Field(nn.Module):
         # In float32: rounding the mean moves results by less than the rounding of the observations already has.
         deviation = (self.variance + EPSILON).sqrt().float()
         return ((x - self.mean.float()) / deviation).clamp(-CLIP, CLIP)
-
-    def moments(self) -> Moments:
-        return Moments(float(self.count), self.mean.cpu().numpy(), self.variance.cpu().numpy())
-
-    @torch.no_grad()
-    def store(self, moments: Moments) -> None:
-        """Replaces the statistics, in place: published weights are views of them."""
-        self.count.fill_(moments.count)
-        self.mean.copy_(torch.from_numpy(moments.mean))
-        self.variance.copy_(torch.from_numpy(moments.variance))
 
 
 def put_in_front(network: nn.Module, spec: EnvSpec) -> None:
