@@ -5,7 +5,8 @@
 
 Checks: the first updates of each recipe leave the weights close to those of the CPU, and no update waits for the GPU.
 Figures: agent steps per second (SPS) of training, of sampling and of learning alone, and updates per second with
-minibatches of 512. Exit code 0, 1 if a check failed, 2 without a GPU.
+minibatches of 512; of PPO and DQN also with --compile and with --cuda-graphs, as far as time is left. Exit code 0, 1 if
+a check failed, 2 without a GPU.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runtime.devices import accelerator_name, choose_device
+from veldt.setting_metadata import flag
 from veldt.systems.planning.run_plan import make_run_plan
 
 LIMIT_S = 8 * 60  # no measurement begins after it
@@ -62,6 +64,9 @@ TIMED: dict[str, tuple[dict[str, Any], float]] = {
     "dqn": ({"num_envs": 64, "batch_size": 512, "training_intensity": 8.0}, 8 / 512),
     "rainbow": ({"num_envs": 64, "batch_size": 512, "training_intensity": 8.0}, 8 / 512),
 }
+
+# Switches with which some are timed again, after all others, since compiling takes time.
+SWITCHES = [(recipe, switch) for recipe in ("ppo", "dqn") for switch in ("compile", "cuda_graphs")]
 
 
 class BoundedActions(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -131,15 +136,16 @@ def check(recipe: str, device: str) -> tuple[str, bool]:
     return f"| {recipe} | {len(updates)} | {apart:.1e} | {len(waits)}{why} | {verdict} |", is_well
 
 
-def timed(recipe: str, device: str, env: str, seconds: float) -> str:
-    """Returns the row of the table."""
+def timed(recipe: str, device: str, env: str, seconds: float, switch: str) -> str:
+    """Returns the columns of the table after the first; `switch` is a setting that is on, or empty."""
     settings, updates_per_step = TIMED[recipe]
-    config = with_settings(find(recipe).config(env), settings | {"device": device})
+    on = {switch: True} if switch else {}
+    config = with_settings(find(recipe).config(env), settings | {"device": device} | on)
     run_plan = make_run_plan(RunRequest(config, resolve(env)))
     sps = {row.what: row.sps for row in training(run_plan, seconds)}
     updates = sps["learning alone"] * updates_per_step
     figures = " | ".join(f"{sps[what]:,.0f}" for what in ("training", "sampling", "learning alone"))
-    return f"| {recipe}, {env} | {run_plan.config.run.precision} | {figures} | {updates:,.1f} |"
+    return f"{run_plan.config.run.precision} | {figures} | {updates:,.1f} |"
 
 
 def main() -> int:
@@ -172,11 +178,13 @@ def main() -> int:
         + "| --- " * 6
         + "|"
     )
-    for recipe in TIMED:
+    switches = [] if is_trial else SWITCHES  # the CPU has no CUDA graphs
+    for recipe, switch in [*((recipe, "") for recipe in TIMED), *switches]:
+        name = f"{recipe}, {env}, {flag(switch)}" if switch else f"{recipe}, {env}"
         if time.monotonic() - began > LIMIT_S - 6 * seconds:
-            print(f"| {recipe}, {env} | not measured: out of time | | | | |")
+            print(f"| {name} | not measured: out of time | | | | |")
             continue
-        print(timed(recipe, asked.device, env, seconds), flush=True)
+        print(f"| {name} | {timed(recipe, asked.device, env, seconds, switch)}", flush=True)
     return 0 if all_well else 1
 
 

@@ -244,3 +244,17 @@ def test_a_learner_resumes_from_its_checkpoint_with_the_cpus_values(
         for group, arrays in state.items():
             assert_same(arrays, loaded[group])
     assert_same(states[0][2], states[1][2])
+
+
+def test_network_and_target_network_are_captured_in_cuda_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[dict[str, Any]] = []
+
+    def compiler(network: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        compiled.append(options)
+        return network
+
+    monkeypatch.setattr(torch, "compile", compiler)
+    with roles("dqn", "cpu", cuda_graphs=True) as made:
+        made.play(6)
+        assert made.learner._learner.updates > 2
+    assert compiled == [{"mode": "reduce-overhead", "dynamic": False}] * 2

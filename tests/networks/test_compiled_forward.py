@@ -62,3 +62,40 @@ def test_two_threads_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", compiler)
     forward = CompiledForward(Weighted(), lambda text: None)
     assert forward(torch.ones(2)).tolist() == [1.0, 1.0] == fallen[0].tolist()
+
+
+def overwriting(network: nn.Module, **options: object) -> Callable[..., Any]:
+    """A compiler whose results are, as those of CUDA graphs, in memory that the next call writes to."""
+    memory = torch.empty(2)
+
+    def forward(x: Tensor) -> Any:
+        memory.copy_(network(x))
+        return memory, (memory,)
+
+    return forward
+
+
+def test_results_of_cuda_graphs_outlast_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", overwriting)
+    forward = CompiledForward(Weighted(), lambda text: None, cuda_graphs=True)
+    first, (again,) = forward(torch.ones(2))
+    forward(torch.zeros(2))
+    assert first.tolist() == again.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_cuda_graphs_compute_what_the_network_computes() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).cuda()
+    forward = CompiledForward(network, pytest.fail, cuda_graphs=True)
+    parameters = list(network.parameters())
+    for rows in (2, 5, 2, 5, 2, 5):  # acting and learning in turn
+        x = torch.randn(rows, 3, device="cuda")
+        got = torch.autograd.grad(forward(x).square().mean(), parameters)
+        expected = torch.autograd.grad(network(x).square().mean(), parameters)
+        torch.testing.assert_close(got, expected)
+        with torch.no_grad():
+            torch.testing.assert_close(forward(x), network(x))
+        for parameter in parameters:
+            parameter.data.add_(0.1)

@@ -103,6 +103,10 @@ class Ga3cConfig(RolesConfig):
         return "its agents request each action through memory that machines do not share"
 
     @property
+    def cuda_graphs_refusal(self) -> str:
+        return "its threads use one network at the same time, on batches of any size"
+
+    @property
     def observation_statistics_refusal(self) -> str:
         return ""
 

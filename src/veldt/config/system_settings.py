@@ -109,6 +109,11 @@ class RolesConfig:
         return ""
 
     @property
+    def cuda_graphs_refusal(self) -> str:
+        """Why no process can compute by CUDA graphs, as the end of a sentence; "" where they can."""
+        return ""
+
+    @property
     def observation_statistics_refusal(self) -> str:
         """Why no process can keep statistics of all observations beside the weights that it publishes, as the end of a
         sentence; "" where the learners call `update_observation_statistics` with each row of training data once."""

@@ -106,6 +106,9 @@ class RunConfig:
     your own network are always fp32."""
     compile: bool = False
     """Compile the network with torch.compile (falls back, with a note, where that fails)."""
+    cuda_graphs: bool = False
+    """Compile the network, and capture its passes in acting and in updates as CUDA graphs, one for each shape of a
+    batch (torch.compile's mode reduce-overhead). It needs a CUDA device; not for GA3C. Not measured on a GPU yet."""
     threads: Annotated[int, Unit("threads")] = 0
     """Threads for training on the CPU; 0 measures: one, or one for each core that may be used where that is at least
     1.4 times as fast here. Small networks get one."""
@@ -153,6 +156,11 @@ class RunConfig:
         named_loggers(self.log)
         for name in named_callbacks(self.callback):
             split_name(name, "callback")
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the network is compiled: CUDA graphs are made of the compiled network."""
+        return self.compile or self.cuda_graphs
 
 
 # Settings that may change when a run is resumed: its length and how it is recorded.

@@ -1,4 +1,4 @@
-"""The torso's precision (fp32 or bf16), and the compiled forward pass."""
+"""The torso's precision (fp32 or bf16), and the compiled forward pass, on CUDA devices also as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from veldt.networks.flat import FlatParameters
 
@@ -30,16 +31,27 @@ class CompiledForward:
     """A network's forward pass through torch.compile. At the first failure it falls back to the eager network.
 
     Several threads may call it, and several calls may fail at the same time.
+
+    Args:
+        cuda_graphs: whether to capture it, with its backward pass, in CUDA graphs, one for each shape of its inputs;
+            then only one thread may call it.
     """
 
-    def __init__(self, network: nn.Module, on_fallback: Callable[[str], None]) -> None:
-        self._network, self._on_fallback = network, on_fallback
-        self._forward: Callable[..., Any] = torch.compile(network)
+    def __init__(
+        self, network: nn.Module, on_fallback: Callable[[str], None], *, cuda_graphs: bool = False
+    ) -> None:
+        self._network, self._on_fallback, self._cuda_graphs = network, on_fallback, cuda_graphs
+        # Sizes that vary would otherwise become variables of one graph.
+        options: dict[str, Any] = {"mode": "reduce-overhead", "dynamic": False} if cuda_graphs else {}
+        self._forward: Callable[..., Any] = torch.compile(network, **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         forward = self._forward
         try:
             result = forward(*args, **kwargs)
+            if self._cuda_graphs:
+                # The next call writes to the same memory, and a loss may use the results of several calls.
+                result = tree_map_only(Tensor, Tensor.clone, result)
         except Exception as error:
             if forward is self._network:
                 raise

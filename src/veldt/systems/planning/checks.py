@@ -58,6 +58,10 @@ def check_request(request: RunRequest, cluster: str | None) -> None:
             f"--cluster is '{cluster}', and {config.recipe} cannot run there: {why}; leave --cluster out, or take a "
             "recipe of several processes that share no memory"
         )
+    if config.run.cuda_graphs and (why := config.roles.cuda_graphs_refusal):
+        raise UsageError(
+            f"--cuda-graphs is on, and {config.recipe} cannot use CUDA graphs: {why}; leave it out, or take --compile"
+        )
     if config.run.log_saturation:
         _check_saturation(config)
     try_functions(config.learn)
@@ -89,6 +93,11 @@ def check_plan(
         copies = config.roles.insertions if isinstance(config.roles, ApexConfig) else 1
         transitions_each(run_plan.spec, config.envs.num_envs * copies, config.replay, algorithm.returns)
     _refuse_unread_in_plan(run_plan)
+    if config.run.cuda_graphs and run_plan.device.type != "cuda":
+        raise UsageError(
+            f"--cuda-graphs is on, and the device is {run_plan.device}: CUDA graphs exist on CUDA devices only; take "
+            "--device cuda, or leave --cuda-graphs out"
+        )
     if cluster is None and config.batch_shares > 1:
         devices = num_accelerators(run_plan.device)
         if 0 < devices < config.roles.learners:

@@ -130,7 +130,10 @@ class RunPlan:
         return Agent(self.config, self.source, self.spec, network, path=path, step=0, device=self.device)
 
     def forward(self, network: Network, on_fallback: Callable[[str], None]) -> Forward:
-        return CompiledForward(network, on_fallback) if self.config.run.compile else network
+        run = self.config.run
+        if not run.compiles:
+            return network
+        return CompiledForward(network, on_fallback, cuda_graphs=run.cuda_graphs)
 
     @property
     def training_threads(self) -> int | None:

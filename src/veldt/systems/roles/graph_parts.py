@@ -68,7 +68,7 @@ def learners(
         plans,
         edges,
         config.roles.max_restarts,
-        _COMPILE_S if config.run.compile else _UPDATE_S,
+        _COMPILE_S if config.run.compiles else _UPDATE_S,
         num_checkpointed=1,  # all have the same state
         resumes_from="the checkpoint of step {step:,}",
         is_synchronised=True,
@@ -154,7 +154,7 @@ def evaluators(
 
 def sampler_learner_deadline_s(config: TrainConfig) -> float:
     """Seconds without a heartbeat after which a sampler-learner counts as hung: it may wait for another's envs."""
-    return config.envs.env_timeout + (_COMPILE_S if config.run.compile else _UPDATE_S)
+    return config.envs.env_timeout + (_COMPILE_S if config.run.compiles else _UPDATE_S)
 
 
 def incarnations_of(checkpoint: Checkpoint | None) -> dict[str, int]:

@@ -220,6 +220,10 @@ class LearnerRole(ABC):
         return network, apply_precision(network, self._plan.config.run.precision, self._device)
 
     def _compiled(self, network: Network) -> Forward:
-        if not self._plan.config.run.compile:
+        run = self._plan.config.run
+        if not run.compiles:
             return network
-        return CompiledForward(network, lambda text: self._control.send(Note(text)))
+        return CompiledForward(network, self._note, cuda_graphs=run.cuda_graphs)
+
+    def _note(self, text: str) -> None:
+        self._control.send(Note(text))
