@@ -10,8 +10,8 @@ import pytest
 from run_rows import episodes, learning
 
 import veldt
+from veldt.config.impala_settings import ImpalaConfig
 from veldt.config.stored_config import from_dict, to_dict
-from veldt.config.system_settings import ImpalaConfig
 from veldt.errors import UsageError
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings

@@ -8,7 +8,8 @@ from typing import Any
 
 from veldt.config.fit import recipes_with_setting
 from veldt.config.ga3c_settings import Ga3cConfig
-from veldt.config.system_settings import ApexConfig, ImpalaConfig
+from veldt.config.impala_settings import ImpalaConfig
+from veldt.config.system_settings import ApexConfig
 from veldt.config.train_config import TrainConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.recipes.draft import NOTHING, Draft, names_of

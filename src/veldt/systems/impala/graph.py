@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from veldt.algorithms.policy_gradient import PolicyGradient
-from veldt.config.system_settings import ImpalaConfig
+from veldt.config.impala_settings import ImpalaConfig
 from veldt.exchange.graph import Edge, Graph, SlotsSpec
 from veldt.exchange.rate_limiter import RateLimiterSpec
 from veldt.networks.recurrent import recurrent_size_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from veldt.config.system_settings import ImpalaConfig
+from veldt.config.impala_settings import ImpalaConfig
 from veldt.envs.seeding import REPLAY, derive_seed
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotIn, Slots
