@@ -194,7 +194,16 @@ class AsynchronousConfig(RolesConfig):
     chunks: Annotated[int, Unit("chunks")] = 3
     """Parts of the central store that different learners may update at the same time."""
     local_steps: Annotated[int, Unit("updates")] = 1
-    """Local updates of a learner before it applies their sum to the central store."""
+    """Local updates of a learner before it applies their sum to the central store. Their sums add up, each
+    with the same momentum: with many learners, several take a smaller learning rate and --adam-beta-1 0, or learn worse
+    than one."""
+    own_moments: bool = False
+    """Make a single local step, too, with the learner's own copy of the rule's state, as of its last exchange, and add
+    it to the central store (appendix B of Stooke & Abbeel), or apply its gradient to the newest central values (their
+    section 4.3)."""
+    own_counts: bool = False
+    """Count the learner's own updates in Adam's bias correction (appendix B of Stooke & Abbeel), or those of all
+    learners, as many as are in the central moments. The former makes early updates smaller with many learners."""
     actor_sync_interval: Annotated[int, Unit("steps")] = 0
     """Steps of each of a learner's envs after which it pulls the central parameters while it samples; 0: only when
     it applies an update."""
@@ -208,6 +217,11 @@ class AsynchronousConfig(RolesConfig):
             raise UsageError(
                 f"--actor-sync-interval is {self.actor_sync_interval}: it must be 0 (never) or more"
             )
+
+    def unread(self) -> dict[str, str]:
+        if self.local_steps == 1:
+            return {}
+        return {"own_moments": f"--local-steps is {self.local_steps}: several are always made so"}
 
     def check_envs(self, envs: int) -> None:
         check_even(envs, self.learners, "learners", "learner")
