@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from veldt.algorithms.base import Algorithm
-from veldt.config.system_settings import AsynchronousConfig
+from veldt.config.asynchronous_settings import AsynchronousConfig
 from veldt.errors import UsageError
 from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.exchange.graph import Edge, Graph, Role
