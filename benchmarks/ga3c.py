@@ -1,4 +1,4 @@
-"""GA3C's tuner against every setting that it could have come to: rollouts trained per second (TPS), from one run.
+"""GA3C's tuner against every setting that it could have come to: rollouts trained per second, from one run.
 
     python benchmarks/ga3c.py [--env ALE/Breakout-v5] [--intervals 30] [--seconds 8] [--rounds 3]
 
@@ -73,7 +73,7 @@ def tuned(env: str, interval_s: float, intervals: int) -> Setting:
     raise SystemExit("the model does not say what the tuner came to")
 
 
-def tps(env: str, setting: Setting, seconds: float) -> float:
+def rollouts_per_second(env: str, setting: Setting, seconds: float) -> float:
     """Rollouts that are learned from in a second. Off is off: nothing tunes."""
     predictors, trainers = setting
     with running(env, predictors=predictors, trainers=trainers, tuner_interval=0.0) as (
@@ -103,10 +103,10 @@ def main() -> None:
     rates: dict[Setting, list[float]] = {setting: [] for setting in grid}
     for _ in range(asked.rounds):
         for setting in grid:
-            rates[setting].append(tps(asked.env, setting, asked.seconds))
+            rates[setting].append(rollouts_per_second(asked.env, setting, asked.seconds))
     medians = {setting: statistics.median(measured) for setting, measured in rates.items()}
     best = max(grid, key=lambda setting: medians[setting])
-    print("\n| predictors | trainers | TPS, median | rounds |\n| ---: | ---: | ---: | --- |")
+    print("\n| predictors | trainers | rollouts/s, median | rounds |\n| ---: | ---: | ---: | --- |")
     for setting in grid:
         rounds = " · ".join(f"{value:,.1f}" for value in rates[setting])
         print(f"| {setting[0]} | {setting[1]} | {medians[setting]:,.1f} | {rounds} |")

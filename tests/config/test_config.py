@@ -164,6 +164,7 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (PPOConfig, {"batch_size": 1000, "minibatches": 3}),
     (PPOConfig, {"clip": 0.0}),
     (PPOConfig, {"adam_epsilon": 0.0}),
+    (PPOConfig, {"adam_beta_1": 1.0}),
 ]
 
 

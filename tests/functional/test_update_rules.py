@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from veldt.functional.updates import Adam, RMSProp, UpdateRule, clip_by_norm
+from veldt.functional.updates import Adam, RMSProp, UpdateRule, _is_fused, clip_by_norm
 
 SIZE, STEPS, RATE = 37, 1000, 1e-3
 NONE = torch.zeros(0, dtype=torch.bfloat16)  # no bf16 copy
-RULES = [Adam(), RMSProp(), RMSProp(epsilon_inside=False), RMSProp(initial=1.0)]
+RULES = [Adam(), Adam(epsilon_hat=True), RMSProp(), RMSProp(epsilon_inside=False), RMSProp(initial=1.0)]
 
 
 def gradients() -> Tensor:
@@ -61,6 +61,30 @@ def test_adam_uses_its_betas() -> None:
     reference = run_torch(torch.optim.Adam, gradients(), betas=(0.5, 0.9), eps=1e-3)
     own = run(Adam(beta_1=0.5, beta_2=0.9, epsilon=1e-3), gradients())
     torch.testing.assert_close(own, reference, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-2])
+@pytest.mark.parametrize("copies", [1, 4000], ids=["small", "compiled"])
+def test_adam_with_epsilon_hat(copies: int, epsilon: float) -> None:
+    """As at the end of section 2 of Kingma & Ba."""
+    parameters, mean, square = np.ones(SIZE), np.zeros(SIZE), np.zeros(SIZE)
+    steps = gradients()[:100]
+    for t, gradient in enumerate(steps.numpy(), start=1):
+        rate = RATE * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        parameters -= rate * mean / (np.sqrt(square) + epsilon)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        own = run(
+            Adam(epsilon=epsilon, epsilon_hat=True), steps.tile(copies).float() if copies > 1 else steps
+        )
+    finally:
+        torch.set_num_threads(before)
+    assert _is_fused(own) == (copies > 1)
+    tolerance = 1e-6 if copies > 1 else 1e-12
+    np.testing.assert_allclose(own[-SIZE:], parameters, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("epsilon", [1e-5, 1e-2])

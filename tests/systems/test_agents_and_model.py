@@ -258,3 +258,22 @@ def test_agents_wait_while_no_trainer_learns_and_no_rollout_is_lost() -> None:
         assert roles.rate_limiter.steps > 20 * STEPS
     finally:
         roles.close()
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "vtrace"])
+@pytest.mark.parametrize("grouped", [True, False], ids=["grouped", "ungrouped"])
+def test_rollouts_that_wait_become_one_update_or_one_each(algorithm: str, *, grouped: bool) -> None:
+    roles = Roles("CartPole-v1", algorithm=algorithm, group_rollouts=grouped)
+    model = roles.model
+    try:
+        roles.play(400, trains=False)
+        waiting = int(roles.edges["rollouts"].waiting.sum())
+        assert waiting > 2
+        for turn in range(waiting):
+            model.train()
+            assert model._learner.updates == (1 if grouped else turn + 1)
+        model.train()
+        assert model._learner.updates == (1 if grouped else waiting), "nothing waits any more"
+        assert model._intake.stats.rollouts == waiting
+    finally:
+        roles.close()

@@ -35,6 +35,16 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
         "appo",
         {"batch_size": 192, "minibatches": 3, "local_steps": 2, "actor_sync_interval": 4},
     ),
+    "appo, appendix B with one step": (
+        "appo",
+        {
+            "batch_size": 192,
+            "minibatches": 3,
+            "own_moments": True,
+            "own_counts": True,
+            "adam_epsilon_hat": True,
+        },
+    ),
     "async-dqn": ("async-dqn", REPLAYED | {"horizon": 4}),
     "rainbow": ("async-dqn", REPLAYED | {"horizon": 4, "algorithm": "rainbow"}),
 }
@@ -100,6 +110,12 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
             "a3c",
             {"chunks": 10**6},
             r"--chunks is 1,000,000, and the network has 8 tensors: take fewer",
+        ),
+        ("a3c", {"own_counts": True}, "--own-counts would have no effect: the update rule counts no updates"),
+        (
+            "appo",
+            {"own_moments": True, "local_steps": 2},
+            "--own-moments would have no effect: --local-steps is 2",
         ),
         ("a3c", {"chunks": 0}, "--chunks is 0: it must be at least 1"),
         ("appo", {"local_steps": 0}, "--local-steps is 0: it must be at least 1"),

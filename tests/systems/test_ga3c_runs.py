@@ -134,6 +134,18 @@ def test_the_tuner_changes_threads_and_agents_and_notes_it(tmp_path: Path) -> No
     assert set(kept) == {"predictors", "trainers", "agents"}
 
 
+def test_ungrouped_each_rollout_is_an_update(tmp_path: Path) -> None:
+    settings = {"group_rollouts": False, "tuner_interval": 0.3, "tuner_most": 3, "steps": 6000}
+    del (own := SMALL | settings)["training_rows"]
+    run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **own)
+    rows = learning(run.path)
+    assert {row["system/training_batch_size"] for row in rows} <= {0.0, 1.0}
+    assert rows[-1]["time/updates_per_second"] > 0 and rows[-1]["time/rollouts_per_second"] > 0
+    # A rollout has at most 5 steps; those that nobody took before the end are no updates.
+    assert rows[-1]["step"] / 5 - 8 <= rows[-1]["train/updates"] <= run.summary["steps"]
+    assert all(" updates/s, with " in text for text in events(run.path, "tuner"))
+
+
 def test_without_a_tuner_the_numbers_of_threads_and_agents_are_fixed(tmp_path: Path) -> None:
     settings = {"tuner_interval": 0.0, "predictors": 3, "trainers": 1, "steps": 2000}
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **(SMALL | settings))
@@ -173,6 +185,10 @@ def test_without_a_tuner_the_numbers_of_threads_and_agents_are_fixed(tmp_path: P
             "--tune-agents would have no effect: --tuner-interval is 0",
         ),
         ({"tuner_interval": 0.0, "tuner_most": 3}, "--tuner-most would have no effect"),
+        (
+            {"group_rollouts": False},
+            "--training-rows would have no effect: --no-group-rollouts makes an update of each rollout",
+        ),
         ({"tuner_interval": float("nan")}, "it must be a finite number"),
         ({"predictors": 1.5}, "it must be a whole number"),
         ({"processes": 2}, "--agent-processes sets the number of agent processes"),

@@ -1,4 +1,4 @@
-"""The training queue: a trainer takes all rollouts that are there, in order, and waits for enough of them."""
+"""The training queue: a trainer takes all rollouts that are there, or one of them, in order, and waits for enough."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ class Queue:
         raise AssertionError
 
 
+SPEC = probe_spec(resolve("CartPole-v1"), AtariConfig())
+
+
+def rollout(number: int) -> ReceivedSlot:
+    layouts = unroll_layouts(SPEC, STEPS, 1, 2, 0)
+    arrays = {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}
+    arrays["reward"][:] = number
+    return ReceivedSlot(number, arrays)
+
+
 def test_a_trainer_takes_all_that_is_there_and_waits_for_enough() -> None:
-    spec = probe_spec(resolve("CartPole-v1"), AtariConfig())
-    layouts = unroll_layouts(spec, STEPS, 1, 2, 0)
-
-    def rollout(number: int) -> ReceivedSlot:
-        arrays = {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}
-        arrays["reward"][:] = number
-        return ReceivedSlot(number, arrays)
-
     queue = Queue()
-    intake = RolloutQueue(queue, spec, 2, torch.device("cpu"))
+    intake = RolloutQueue(queue, SPEC, 2, torch.device("cpu"))
     assert intake.take(0.1) is None
     queue.there.extend(map(rollout, range(3)))
     first = intake.take(0.1)
@@ -60,3 +62,17 @@ def test_a_trainer_takes_all_that_is_there_and_waits_for_enough() -> None:
     assert intake.stats - QueueStats(3, 1, 3) == QueueStats(rollouts=2, batches=1, waiting=1), (
         "one had to be awaited"
     )
+
+
+def test_ungrouped_a_trainer_takes_one_rollout_the_oldest() -> None:
+    queue = Queue()
+    intake = RolloutQueue(queue, SPEC, 1, torch.device("cpu"), most=1)
+    queue.there.extend(map(rollout, range(3)))
+    for number in range(3):
+        taken = intake.take(0.0)
+        assert taken is not None and taken.rows.reward[0].tolist() == [number]
+        assert queue.released == list(range(number + 1)), (
+            "the others' slots stay full, so that agents still wait"
+        )
+    assert intake.take(0.0) is None
+    assert intake.stats == QueueStats(rollouts=3, batches=3, waiting=3 + 2 + 1)

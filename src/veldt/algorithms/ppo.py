@@ -43,6 +43,11 @@ class PPOConfig(PolicyGradientConfig):
     """Normalise the advantages of each minibatch to mean 0 and variance 1."""
     adam_epsilon: Annotated[float, Unit("gradient")] = 1e-5
     """ε of Adam."""
+    adam_beta_1: Annotated[float, Unit("per update")] = 0.9
+    """β₁ of Adam: the decay of its mean gradient; 0: no momentum."""
+    adam_epsilon_hat: bool = False
+    """Add ε to the root of the second moment itself (Kingma & Ba's ε̂; TensorFlow; appendix B of Stooke & Abbeel), or to
+    that of the moment corrected for its bias (their algorithm 1; PyTorch). The former makes early updates smaller."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,6 +59,8 @@ class PPOConfig(PolicyGradientConfig):
                 f"--batch-size {self.batch_size} does not divide into --minibatches {self.minibatches}: "
                 f"choose a multiple of {self.minibatches}"
             )
+        if not 0 <= self.adam_beta_1 < 1:
+            raise UsageError(f"--adam-beta-1 is {self.adam_beta_1}: it must be in [0, 1)")
         if self.adam_epsilon <= 0:
             raise UsageError(f"--adam-epsilon is {self.adam_epsilon}: it must be more than 0")
 
@@ -72,7 +79,8 @@ class PPO(PolicyGradient):
     name = "ppo"
 
     def __init__(self, config: PPOConfig, action: ActionSpec) -> None:
-        super().__init__(config, action, Adam(epsilon=config.adam_epsilon))
+        rule = Adam(config.adam_beta_1, epsilon=config.adam_epsilon, epsilon_hat=config.adam_epsilon_hat)
+        super().__init__(config, action, rule)
         self.config = config
         self._clip = make_schedule(config, "clip", falls=config.anneal_clip)
 

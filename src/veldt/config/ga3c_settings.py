@@ -27,19 +27,25 @@ class Ga3cConfig(RolesConfig):
     predictors: Annotated[int, Unit("threads")] = 2
     """N_P: threads that answer agents' requests; each answers all waiting requests in one inference."""
     trainers: Annotated[int, Unit("threads")] = 2
-    """N_T: threads that learn from agents' rollouts; each takes all waiting rollouts for one update."""
+    """N_T: threads that learn from agents' rollouts; each takes all waiting rollouts for one update, or with
+    --no-group-rollouts one of them."""
+    group_rollouts: bool = True
+    """Whether all rollouts that wait become one update; off: each rollout is an update of its own, as in the paper
+    (section 2). Off, updates are smaller, noisier and more: the learning rate has to fit a single rollout."""
     prediction_batch: Annotated[int, Unit("requests")] = 128
     """Largest number of requests in one inference."""
     prediction_wait: Annotated[float, Unit("ms")] = 0.0
     """How long a predictor waits for more requests, while there are fewer than --prediction-batch and not one of each
     agent."""
     training_rows: Annotated[int, Unit("steps")] = 0
-    """Steps that must be waiting before a trainer learns from all of them; 0: a single rollout is enough."""
+    """Steps that must be waiting before a trainer learns from all of them; 0: a single rollout is enough. Read only
+    while rollouts are grouped."""
     training_queue: Annotated[int, Unit("rollouts")] = 0
     """Rollouts in the training queue at which agents wait; 0: the number of agents. Each agent process may have at
     least as many rollouts in it as a trainer waits for, because the agents of other processes may be parked."""
     tuner_interval: Annotated[float, Unit("seconds")] = 60.0
-    """How long the tuner measures a number of predictors and trainers before it tries another; 0: no tuner."""
+    """How long the tuner measures a number of predictors and trainers before it tries another; 0: no tuner. It
+    maximises rollouts per second, or with --no-group-rollouts updates per second."""
     tuner_most: Annotated[int, Unit("threads")] = 8
     """Largest number of predictors, and of trainers, that the tuner tries (or the number that was given, if larger)."""
     tune_agents: bool = False
@@ -68,9 +74,12 @@ class Ga3cConfig(RolesConfig):
             )
 
     def unread(self) -> dict[str, str]:
-        return (
+        unread = (
             {} if self.tunes else dict.fromkeys(_OF_TUNER, "--tuner-interval is 0, so that nothing is tuned")
         )
+        if not self.group_rollouts:
+            unread["training_rows"] = "--no-group-rollouts makes an update of each rollout"
+        return unread
 
     def only_in_phases(self) -> dict[str, str]:
         return {
@@ -113,6 +122,10 @@ class Ga3cConfig(RolesConfig):
     @property
     def tunes(self) -> bool:
         return self.tuner_interval > 0
+
+    def least_rollouts(self, horizon: int) -> int:
+        """Rollouts of `horizon` steps that a trainer waits for before an update."""
+        return -(-self.training_rows // horizon) or 1 if self.group_rollouts else 1
 
     @property
     def most_predictors(self) -> int:

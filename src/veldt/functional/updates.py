@@ -116,11 +116,19 @@ class AdaGrad:
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam (Kingma & Ba 2015, algorithm 1), with ε outside the square root as in the paper."""
+    """Adam (Kingma & Ba 2015), with ε outside the square root as in the paper.
+
+    ε is added to the root of the corrected second moment, `m̂ / (sqrt(v̂) + ε)`, in their algorithm 1 and in PyTorch.
+    With `epsilon_hat` it is added to the root of the moment itself, `a m / (sqrt(v) + ε)` where
+    `a = sqrt(1 - β₂ᵗ) / (1 - β₁ᵗ)`, as at the end of their section 2, in TensorFlow, and in appendix B of Stooke &
+    Abbeel. That equals the first form with `ε / sqrt(1 - β₂ᵗ)`: if β₂ is 0.999, with 32 ε in the first update and
+    1.26 ε in the thousandth.
+    """
 
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-5
+    epsilon_hat: bool = False
 
     squares: ClassVar[str] = "square"
 
@@ -150,9 +158,14 @@ class Adam:
             count = float(state["count"].add_(1.0))
             step = learning_rate / (1.0 - self.beta_1**count)
             root = 1.0 / math.sqrt(1.0 - self.beta_2**count)
-            numbers = map(np.float32, (self.beta_1, self.beta_2, self.epsilon, step, root))
+            epsilon = self.epsilon * root if self.epsilon_hat else self.epsilon
+            numbers = map(np.float32, (self.beta_1, self.beta_2, epsilon, step, root))
             arrays = [tensor.numpy() for tensor in (parameters_P, gradient_P, state["mean"], state["square"])]
             fused(*(*arrays, *_bits(parameters_P, bf16_R), *numbers))
+            return
+        if self.epsilon_hat:
+            self._apply_with_epsilon_hat(parameters_P, gradient_P, state, learning_rate)
+            bf16_R.copy_(parameters_P[: len(bf16_R)])
             return
         adam(
             [parameters_P],
@@ -171,6 +184,16 @@ class Adam:
             maximize=False,
         )
         bf16_R.copy_(parameters_P[: len(bf16_R)])
+
+    def _apply_with_epsilon_hat(
+        self, parameters_P: Tensor, gradient_P: Tensor, state: dict[str, Tensor], learning_rate: float
+    ) -> None:
+        """Torch's Adam takes ε as a number, and the count may be on a device, where reading it would wait for that."""
+        count = state["count"].add_(1.0).double()
+        rate = learning_rate * (1.0 - self.beta_2**count).sqrt() / (1.0 - self.beta_1**count)
+        mean_P = state["mean"].lerp_(gradient_P, 1.0 - self.beta_1)
+        square_P = state["square"].mul_(self.beta_2).addcmul_(gradient_P, gradient_P, value=1.0 - self.beta_2)
+        parameters_P.sub_(rate * mean_P / square_P.sqrt().add_(self.epsilon))
 
 
 def _divide_by_root(

@@ -1,11 +1,12 @@
 """Registers veldt's own systems. Their graphs are given by name, so that reading a flag does not import all roles."""
 
 from veldt.algorithms.capabilities import OFF_POLICY_CORRECTED, ON_POLICY, REPLAY
+from veldt.config.asynchronous_settings import AsynchronousConfig
 from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.config.impala_settings import ImpalaConfig
 from veldt.config.system_registry import register_system
-from veldt.config.system_settings import ApexConfig, AsynchronousConfig, SynchronousConfig
+from veldt.config.system_settings import ApexConfig, SynchronousConfig
 
 register_system("synchronous", SynchronousConfig, "veldt.systems.synchronous.graph:synchronous")
 register_system("asynchronous", AsynchronousConfig, "veldt.systems.asynchronous.graph:asynchronous")

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from veldt.algorithms.base import Algorithm
-from veldt.config.system_settings import AsynchronousConfig
+from veldt.config.asynchronous_settings import AsynchronousConfig
 from veldt.errors import UsageError
 from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
 from veldt.exchange.graph import Edge, Graph, Role
@@ -49,8 +49,13 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
     settings = config.roles
     assert isinstance(settings, AsynchronousConfig)
     count, width = settings.learners, config.phase_width
+    initial = _initial(run_plan, checkpoint)
+    if settings.own_counts and all(value.ndim for value in initial.values()):
+        raise UsageError(
+            "--own-counts would have no effect: the update rule counts no updates, as only Adam does; leave it out"
+        )
     rows = run_plan.algorithm().update_rows(width)
-    evaluator_roles, initial = evaluators(run_plan, checkpoint), _initial(run_plan, checkpoint)
+    evaluator_roles = evaluators(run_plan, checkpoint)
     tensors = len(run_plan.network()[1].names)
     if settings.chunks > tensors:
         raise UsageError(
@@ -119,7 +124,7 @@ class _AsynchronousLearner(IndependentSamplerLearner):
     ) -> None:
         rank, settings = plan.rank, plan.run_plan.config.roles
         assert isinstance(settings, AsynchronousConfig)
-        self._weights, self._sync_interval, self._rows = weights, settings.actor_sync_interval, 0
+        self._settings, self._weights, self._rows = settings, weights, 0
         self._store_client = store.end(rank, control.heartbeat)
         self._others = 0  # updates by other sampler-learners that its parameters include
         context = GroupContext(
@@ -127,14 +132,19 @@ class _AsynchronousLearner(IndependentSamplerLearner):
             version_of=lambda own: own + self._others,
             heartbeat=self._before_step,
         )
-        self._local_steps = settings.local_steps
         super().__init__(control, plan, rate_limiter, context)
         self._optimiser.pull()
         self.load_shared_parameters()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> CentralOptimiser:
         self._optimiser = CentralOptimiser(
-            algorithm, parameters, self._store_client, self._local_steps, self._count_others
+            algorithm,
+            parameters,
+            self._store_client,
+            self._settings.local_steps,
+            self._count_others,
+            own_moments=self._settings.own_moments,
+            count_share=1 / self._settings.learners if self._settings.own_counts else None,
         )
         return self._optimiser
 
@@ -146,10 +156,9 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         """Called before each step of a group of envs."""
         self._control.heartbeat()
         self._rows += 1
-        if (
-            self._sync_interval
-            and self._rows % (self._sync_interval * len(self._sampler_learner.envs.groups)) == 0
-        ):
+        if (interval := self._settings.actor_sync_interval) and self._rows % (
+            interval * len(self._sampler_learner.envs.groups)
+        ) == 0:
             self._optimiser.catch_up()
             self._sampler_learner.acts_by_newest()
 

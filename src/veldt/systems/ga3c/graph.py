@@ -56,7 +56,7 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             name: Layout((1, recurrent_size), "float32")
             for name in ("initial_recurrent_state", "final_recurrent_state")
         }
-    least = -(-settings.training_rows // steps) or 1
+    least = settings.least_rollouts(steps)
     queue = settings.training_queue or max(agents, least)
     if queue < least:
         raise UsageError(

@@ -83,7 +83,8 @@ class Model(LearnerRole):
         assert isinstance(settings, Ga3cConfig) and isinstance(self._algorithm, OnPolicy)
         self._on_policy, self._settings = self._algorithm, settings
         self._server = inference.server()
-        self._intake = RolloutQueue(slots.consumer(), plan.spec, plan.least, self._device)
+        most = None if settings.group_rollouts else 1
+        self._intake = RolloutQueue(slots.consumer(), plan.spec, plan.least, self._device, most)
         self._updating = threading.Lock()  # guards the parameters and all counts of updates
         predictors = WorkerPool("predictor", settings.most_predictors, settings.predictors, self.predict)
         trainers = WorkerPool("trainer", settings.most_trainers, settings.trainers, self.train)
@@ -92,7 +93,14 @@ class Model(LearnerRole):
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         saved = None if checkpoint is None else checkpoint.meta["learners"].get(str(plan.rank))
         self._tuning = ThreadTuning(
-            control, plan.config, self._server, self._intake, predictors, trainers, saved
+            control,
+            plan.config,
+            self._server,
+            self._intake,
+            lambda: self._learner.updates,
+            predictors,
+            trainers,
+            saved,
         )
 
     def run(self) -> None:

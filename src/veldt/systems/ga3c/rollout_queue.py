@@ -1,4 +1,4 @@
-"""The trainers' end of the training queue: a trainer takes all rollouts that are there as one batch."""
+"""The trainers' end of the training queue: a trainer takes all rollouts that are there as one batch, or one of them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,21 @@ class RolloutQueue:
 
     Args:
         least: rollouts that a batch has at least.
+        most: rollouts that a batch has at most; None: all that are there.
     """
 
-    def __init__(self, incoming: SlotIn, spec: EnvSpec, least: int, device: torch.device) -> None:
-        self._incoming, self._spec, self._least, self._device = incoming, spec, least, device
+    def __init__(
+        self, incoming: SlotIn, spec: EnvSpec, least: int, device: torch.device, most: int | None = None
+    ) -> None:
+        self._incoming, self._spec, self._device = incoming, spec, device
+        self._least, self._most = least, most
         self._lock = threading.Lock()
-        self._held: list[ReceivedSlot] = []  # taken, but too few for a batch
+        self._held: list[ReceivedSlot] = []  # received, but not yet in a batch; the oldest first
         self.stats = QueueStats()
 
     def take(self, deadline_s: float) -> Unrolls | None:
-        """Returns copies of all rollouts that are there, and frees their slots; None while there are too few.
+        """Returns copies of the oldest rollouts that are there, all or `most`, and frees their slots; None while there
+        are too few.
 
         One thread at a time: slots must be freed in the order in which they were filled.
         """
@@ -51,14 +56,15 @@ class RolloutQueue:
                 self._hold_all(deadline_s)
             if len(self._held) < self._least:
                 return None
-            unrolls = Unrolls.stack(self._spec, [one.arrays for one in self._held], self._device)
-            for one in self._held:
+            most = self._most or len(self._held)
+            batch, self._held = self._held[:most], self._held[most:]
+            unrolls = Unrolls.stack(self._spec, [one.arrays for one in batch], self._device)
+            for one in batch:
                 self._incoming.release(one.ring)
             before = self.stats
             self.stats = QueueStats(
-                before.rollouts + len(self._held), before.batches + 1, before.waiting + waiting
+                before.rollouts + len(batch), before.batches + 1, before.waiting + waiting
             )
-            self._held = []
             return unrolls
 
     def _hold_all(self, deadline_s: float) -> None:

@@ -1,10 +1,16 @@
-"""Measures GA3C's threads, and sets their numbers by the tuner."""
+"""Measures GA3C's threads, and sets their numbers by the tuner.
+
+The paper's TPS is "the rate at which we remove batches from the training queue, which corresponds to the rate of model
+updates" (Babaeizadeh et al. 2017, section 2). Where each rollout is an update of its own, the tuner maximises updates
+per second. Where an update takes all rollouts that wait, the two differ: it maximises rollouts per second then, because
+more updates from the same rollouts would only be smaller ones.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from veldt.config.ga3c_settings import Ga3cConfig
@@ -20,17 +26,19 @@ from veldt.systems.ga3c.worker_pool import WorkerPool
 
 @dataclass(frozen=True)
 class _Counts:
-    """Counts of the server and of the rollout queue at one moment."""
+    """Counts of the server, of the rollout queue, and of the model's updates at one moment."""
 
     seconds: float
     served: ServerStats
     taken: QueueStats
+    updates: int
 
 
 class ThreadTuning:
     """Measures predictors and trainers, reports metrics, and changes the numbers of threads when that is due.
 
     Args:
+        updates: returns the number of the model's updates.
         former: the setting of a former incarnation, if there was one.
     """
 
@@ -40,15 +48,17 @@ class ThreadTuning:
         config: TrainConfig,
         server: InferenceServer,
         intake: RolloutQueue,
+        updates: Callable[[], int],
         predictors: WorkerPool,
         trainers: WorkerPool,
         former: Mapping[str, int] | None,
     ) -> None:
         settings, agents = config.roles, config.envs.num_envs
         assert isinstance(settings, Ga3cConfig)
-        self._control, self._server, self._intake = control, server, intake
+        self._control, self._server, self._intake, self._updates = control, server, intake, updates
         self._predictors, self._trainers = predictors, trainers
         self._interval_s, self._window_s = settings.tuner_interval, config.run.log_every
+        self._counts_updates = not settings.group_rollouts
         begin = {"predictors": settings.predictors, "trainers": settings.trainers, "agents": agents}
         bounds = {"predictors": (1, settings.most_predictors), "trainers": (1, settings.most_trainers)}
         if settings.tune_agents:
@@ -65,11 +75,11 @@ class ThreadTuning:
         if not self._interval_s or now - self._began.seconds < self._interval_s:
             return
         counts = self._counts(now)
-        decision = self._tuner.record(
-            _rate(counts.taken.rollouts, self._began.taken.rollouts, self._began, counts)
-        )
+        decision = self._tuner.record(self._training_rate(self._began, counts))
         if decision is not None:
-            self._control.send(Note(_describe(decision), "tuner"))
+            self._control.send(
+                Note(_describe(decision, "updates/s" if self._counts_updates else "rollouts/s"), "tuner")
+            )
         self._set(self._tuner.setting)
         self._began = counts
 
@@ -94,12 +104,18 @@ class ThreadTuning:
             **{f"system/{name}": float(number) for name, number in setting.items()},
         }
 
+    def _training_rate(self, before: _Counts, after: _Counts) -> float:
+        """The rate that the tuner maximises; see the module."""
+        if self._counts_updates:
+            return _rate(after.updates, before.updates, before, after)
+        return _rate(after.taken.rollouts, before.taken.rollouts, before, after)
+
     def state(self) -> dict[str, int]:
         """Returns the setting that the tuner has accepted."""
         return dict(self._tuner.accepted)
 
     def _counts(self, now: float) -> _Counts:
-        return _Counts(now, self._server.stats, self._intake.stats)
+        return _Counts(now, self._server.stats, self._intake.stats, self._updates())
 
     def _set(self, setting: Setting) -> None:
         self._predictors.activate(setting["predictors"])
@@ -111,10 +127,12 @@ def _rate(after: int, before: int, since: _Counts, now: _Counts) -> float:
     return (after - before) / max(1e-9, now.seconds - since.seconds)
 
 
-def _describe(decision: Decision) -> str:
+def _describe(decision: Decision, unit: str) -> str:
     name = next(name for name, number in decision.moved.items() if number != decision.previous[name])
     moved, previous = (
-        ", ".join(f"{tps:,.1f}" for tps in each) for each in (decision.moved_tps, decision.previous_tps)
+        ", ".join(f"{rate:,.1f}" for rate in each) for each in (decision.moved_rates, decision.previous_rates)
     )
     became = "kept" if decision.is_accepted else "reverted"
-    return f"{decision.moved[name]} {name}: {moved} TPS, with {decision.previous[name]} {previous}: {became}"
+    return (
+        f"{decision.moved[name]} {name}: {moved} {unit}, with {decision.previous[name]} {previous}: {became}"
+    )

@@ -1,8 +1,8 @@
 """GA3C's annealing tuner: sets the numbers of predictors, trainers and agents by the measured training rate.
 
 "Every minute we randomly change N_P and N_T by +-1, monitoring change in TPS to accept or reject the new setting"
-(Babaeizadeh et al. 2017, section 2). On a machine with other users, a rate of a minute ago may not hold any more; so
-intervals with the accepted setting and with another one alternate:
+(Babaeizadeh et al. 2017, section 2; `thread_tuning.py` says which rate that is here). On a machine with other users, a
+rate of a minute ago may not hold any more; so intervals with the accepted setting and with another one alternate:
 
     accepted   moved   accepted   moved again   ...
 
@@ -27,8 +27,8 @@ class Decision:
 
     previous: Setting
     moved: Setting
-    previous_tps: tuple[float, ...]
-    moved_tps: tuple[float, ...]
+    previous_rates: tuple[float, ...]
+    moved_rates: tuple[float, ...]
     is_accepted: bool
 
 
@@ -47,13 +47,13 @@ class Tuner:
         self._rates: list[float] = []  # of the move, the accepted setting, the move again
         self._moves: list[tuple[str, int]] = []  # not yet tried from the accepted setting
 
-    def record(self, tps: float) -> Decision | None:
+    def record(self, rate: float) -> Decision | None:
         """Takes the rate of the interval with `setting`; returns the decision on a move, if it is made now."""
         if self._before is None:
-            self._before = tps
+            self._before = rate
             self._move()
             return None
-        self._rates.append(tps)
+        self._rates.append(rate)
         if len(self._rates) == 1:
             self.setting = self.accepted
             return None
@@ -65,7 +65,7 @@ class Tuner:
             return None
         decision = Decision(self.accepted, self._moved, (self._before, between), tuple(moved), stays)
         if stays:
-            self.accepted, self._before = dict(self._moved), tps
+            self.accepted, self._before = dict(self._moved), rate
             self._moves = [self._direction]  # a direction that helped once may help again
         else:
             self._before = between
