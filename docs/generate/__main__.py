@@ -3,6 +3,7 @@
     python docs/generate
 
 The text between `<!-- generated: NAME -->` and `<!-- end -->` is replaced; the rest of a page is written by hand.
+The pages of paper recipes are generated whole.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from generate import experiments, metrics, picture, recipes, settings, systems
+from generate import experiments, metrics, paper_recipes, picture, recipes, settings, systems
 from generate.parts import written
 
 
@@ -22,7 +23,8 @@ def main() -> None:
         if not page.exists():
             raise SystemExit(f"there is no {page}: write it first, like the other pages in its folder")
         _replace(page, written(page, parts))
-    _replace(picture.FILE, picture.drawn())
+    for page, text in {picture.FILE: picture.drawn(), **paper_recipes.files()}.items():
+        _replace(page, text)
 
 
 def _replace(file: Path, text: str) -> None:

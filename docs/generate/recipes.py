@@ -11,7 +11,7 @@ import gymnasium
 from generate.figures import FIGURES
 from generate.known import ALGORITHM_SETTINGS, SYSTEM_SETTINGS
 from generate.parts import Parts, table
-from veldt.recipes import RECIPES, Recipe, cell, reasons
+from veldt.recipes import RECIPES, Recipe, cell, plain_recipes, reasons
 from veldt.setting_metadata import flag
 
 PAGES = Path(__file__).parents[1] / "recipes"
@@ -34,7 +34,7 @@ def settings(recipe: Recipe) -> str:
         sources = [source for *_, source in found.values()]
         if len(set(sources)) == 2:
             sources[1] = f"small: {sources[1]}"
-        rows.append([_flag_and_unit(name, unit), *values, "; ".join(dict.fromkeys(sources))])
+        rows.append([flag_and_unit(name, unit), *values, "; ".join(dict.fromkeys(sources))])
     presets = [_preset(recipe, key) for key in recipe.presets]
     legend = (
         f"What the recipe sets{'; an empty cell leaves the default' if len(kinds) > 1 else ''}. "
@@ -48,7 +48,7 @@ def _preset(recipe: Recipe, key: str) -> str:
     env = next((name for name in gymnasium.registry if recipe.preset_of(name) == key), key)
     own = _shown(recipe, env)
     rows = [
-        [_flag_and_unit(name, unit), value, source]
+        [flag_and_unit(name, unit), value, source]
         for name, (value, unit, source) in own.items()
         if name in recipe.presets[key]
     ]
@@ -56,7 +56,7 @@ def _preset(recipe: Recipe, key: str) -> str:
     return f"{what}\n\n{table(['setting', 'value', 'source'], rows)}"
 
 
-def _flag_and_unit(name: str, unit: str) -> str:
+def flag_and_unit(name: str, unit: str) -> str:
     return f"`{flag(name)}` ({unit})" if unit and unit not in name else f"`{flag(name)}`"
 
 
@@ -69,9 +69,15 @@ def _shown(recipe: Recipe, env: str) -> dict[str, tuple[str, str, str]]:
 
 def recipes() -> str:
     rows = [
-        [link(recipe.name), recipe.algorithm, recipe.system, recipe.summary] for recipe in RECIPES.values()
+        [link(recipe.name), recipe.algorithm, recipe.system, recipe.summary]
+        for recipe in plain_recipes().values()
     ]
     return table(["recipe", "algorithm", "system", "what it is"], rows)
+
+
+def paper_recipes() -> str:
+    rows = [[link(one.name), link(one.base.name), one.summary] for one in RECIPES.values() if one.base]
+    return table(["paper recipe", "recipe", "what it is"], rows)
 
 
 def matrix() -> str:
@@ -95,6 +101,6 @@ def pages() -> dict[Path, Parts]:
             "figure": partial(str.format, "```{}```", FIGURES[recipe.system]),
             "settings": partial(settings, recipe),
         }
-        for name, recipe in RECIPES.items()
+        for name, recipe in plain_recipes().items()
     }
-    return {INDEX: {"recipes": recipes, "matrix": matrix}, **of_recipes}
+    return {INDEX: {"recipes": recipes, "paper_recipes": paper_recipes, "matrix": matrix}, **of_recipes}

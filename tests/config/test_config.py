@@ -22,7 +22,7 @@ from veldt.config.stored_config import from_dict, to_dict
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.errors import CheckpointError, UsageError
-from veldt.recipes import RECIPES
+from veldt.recipes import RECIPES, plain_recipes
 from veldt.recipes.overrides import with_settings
 from veldt.setting_metadata import Unit
 
@@ -222,7 +222,7 @@ def stored(recipe: str = "ppo", env: str = "CartPole-v1") -> tuple[TrainConfig, 
     return config, json.loads(json.dumps(to_dict(config)))
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", plain_recipes())
 @pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
 def test_a_configuration_round_trips_through_json(recipe: str, env: str) -> None:
     config, values = stored(recipe, env)
@@ -321,7 +321,7 @@ def test_a_setting_of_no_section_is_refused_with_a_suggestion() -> None:
 
 def test_no_name_means_two_settings() -> None:
     """A setting is given by its name alone, so the name has to be unique."""
-    for recipe in RECIPES.values():
+    for recipe in plain_recipes().values():
         config = recipe.config("CartPole-v1")
         parts = [getattr(config, section) for section in ("run", "learn", "network", "envs", "atari")]
         names = [field.name for part in parts for field in dataclasses.fields(part)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from veldt.config.warnings import warnings_about
-from veldt.recipes import RECIPES, find
+from veldt.recipes import RECIPES, find, plain_recipes
 from veldt.recipes.overrides import with_settings
 
 
@@ -40,8 +40,10 @@ def test_a_warning_is_one_sentence_with_the_value(recipe: str, given: dict[str, 
     assert said in sentence
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(
+    ("recipe", "env"),
+    [*((name, "ALE/Pong-v5") for name in RECIPES), *((name, "CartPole-v1") for name in plain_recipes())],
+)
 def test_no_recipe_causes_a_warning(recipe: str, env: str) -> None:
     assert warnings_about(find(recipe).config(env), {}, on_cluster=False) == []
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from veldt.recipes import RECIPES
+from veldt.recipes import RECIPES, plain_recipes
 
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.append(str(DOCS))
 try:
-    experiments, figures, known, metrics, parts, picture, recipes, settings, systems = (
+    experiments, figures, known, metrics, paper_recipes, parts, picture, recipes, settings, systems = (
         importlib.import_module(f"generate.{name}")
         for name in (
-            *("experiments", "figures", "known", "metrics", "parts"),
+            *("experiments", "figures", "known", "metrics", "paper_recipes", "parts"),
             *("picture", "recipes", "settings", "systems"),
         )
     )
@@ -32,7 +32,7 @@ GENERATED = {
     **experiments.pages(),
 }
 each_page = pytest.mark.parametrize("page", GENERATED, ids=lambda page: f"{page.parent.name}-{page.stem}")
-each_recipe = pytest.mark.parametrize("name", RECIPES)
+each_recipe = pytest.mark.parametrize("name", plain_recipes())
 
 
 @pytest.mark.parametrize(("folder", "names"), [("recipes", RECIPES), ("systems", SYSTEM_SETTINGS)])
@@ -55,6 +55,12 @@ def test_generated_parts_of_pages_are_up_to_date(page: Path) -> None:
     assert is_new, f"{page.relative_to(DOCS)} is not what the code says: run python docs/generate"
 
 
+@pytest.mark.parametrize("page", paper_recipes.files(), ids=lambda page: page.stem)
+def test_pages_of_paper_recipes_are_up_to_date(page: Path) -> None:
+    is_new = page.read_text() == paper_recipes.files()[page]
+    assert is_new, f"{page.relative_to(DOCS)} is not what the code says: run python docs/generate"
+
+
 def test_the_picture_of_the_axes_is_up_to_date() -> None:
     is_new = picture.FILE.read_text() == picture.drawn()
     assert is_new, f"{picture.FILE.relative_to(DOCS)} is not what the code says: run python docs/generate"
@@ -69,7 +75,7 @@ def test_the_page_of_metrics_has_a_section_for_each_prefix() -> None:
 
 def test_the_reference_has_every_setting_of_every_recipe() -> None:
     listed = set(re.findall(r"^\| `--([\w-]+)` ", settings.PAGE.read_text(), re.MULTILINE))
-    for recipe in RECIPES.values():
+    for recipe in plain_recipes().values():
         names = {name.replace("_", "-") for name, *_ in recipe.table(recipe.config("CartPole-v1"))}
         assert names <= listed, f"{recipe.name}: {', '.join(sorted(names - listed))}"
 

@@ -28,6 +28,7 @@ from veldt.experiments.scheduler import Progress, Scheduler
 from veldt.experiments.secondary_learner import run_both
 from veldt.experiments.workspace import Workspace
 from veldt.networks.own import NO_PARTS
+from veldt.recipes import RECIPES
 from veldt.recipes.configure import configure
 from veldt.systems.planning.checks import check_request
 
@@ -96,6 +97,10 @@ def test_the_jobs_of_every_experiment_have_names_of_their_own_and_valid_settings
                 assert not games or job.env.endswith(("Pong-v5", "CartPole-v1", ":Pong"))
                 kinds[job.recipe, job.env.startswith("ALE/"), repr(job.settings)] = job
         for job in kinds.values():
+            if RECIPES[job.recipe].base is not None and not job.env.startswith("ALE/"):
+                with pytest.raises(UsageError, match=r"a paper's values for Atari games"):
+                    configure(job.recipe, job.env, {}, None, NO_PARTS, job.settings)
+                continue
             env = "CartPole-v1" if ":" in job.env else job.env  # MinAtar is not installed
             check_request(configure(job.recipe, env, {}, None, NO_PARTS, job.settings), None)
         assert all(isinstance(line, str) and line for line in one.differs(Request(scale, 2, games)))

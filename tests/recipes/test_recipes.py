@@ -17,7 +17,7 @@ from veldt.config.train_config import TrainConfig
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
 from veldt.functional.schedules import parse
-from veldt.recipes import RECIPES, Recipe, derived_of, find
+from veldt.recipes import RECIPES, Recipe, derived_of, find, plain_recipes
 from veldt.recipes.env_family import family_of
 from veldt.recipes.recipe import Sourced
 from veldt.replay.settings import ReplayConfig
@@ -27,11 +27,11 @@ ENVS = ("ALE/Breakout-v5", "CartPole-v1", "LunarLander-v3", "Taxi-v4", "Pendulum
 SECTIONS = ("run", "learn", "replay", "network", "envs", "atari", "roles")
 PAIRS = [
     (recipe, algorithm)
-    for recipe in RECIPES.values()
+    for recipe in plain_recipes().values()
     for algorithm in ALGORITHMS
     if incompatibility(recipe.system, algorithm) is None
 ]
-each_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=lambda recipe: recipe.name)
+each_recipe = pytest.mark.parametrize("recipe", plain_recipes().values(), ids=lambda recipe: recipe.name)
 each_env = pytest.mark.parametrize("env", ENVS)
 
 

@@ -18,7 +18,7 @@ from veldt.errors import UsageError
 from veldt.learning.learner import load_weights
 from veldt.networks.flat import FlatParameters
 from veldt.networks.normaliser import NAME
-from veldt.recipes import RECIPES
+from veldt.recipes import RECIPES, plain_recipes
 from veldt.recipes.overrides import build_config, with_settings
 
 OBSERVATIONS = {"normalise_observations": True}
@@ -256,7 +256,7 @@ def test_what_cannot_be_right_is_refused(
 
 
 @pytest.mark.parametrize("name", ["normalise_observations", "normalise_rewards"])
-@pytest.mark.parametrize("recipe", list(RECIPES))
+@pytest.mark.parametrize("recipe", plain_recipes())
 def test_a_recipe_that_cannot_normalise_names_those_that_can(recipe: str, name: str) -> None:
     on = {name: True, **({"clip_rewards": False} if name == "normalise_rewards" else {})}
     try:

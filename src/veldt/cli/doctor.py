@@ -12,7 +12,7 @@ from rich.table import Table
 from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
-from veldt.recipes import RECIPES
+from veldt.recipes import plain_recipes
 from veldt.registry import broken_plugins_shown, installed_plugins, plugin_distributions
 from veldt.runs.machine import ENGINES, versions
 from veldt.runtime.cores import allowed_cores
@@ -49,7 +49,7 @@ def report(env: str) -> None:
         table.add_row("warning", f"the machine is busy (load {load:.1f}): measurements and plans will be off")
     console.print(table)
     source = resolve(env)
-    for recipe in RECIPES.values():
+    for recipe in plain_recipes().values():
         console.print(f"\n[bold]veldt train {recipe.name} --env {env}[/bold] would use")
         try:
             run_plan = make_run_plan(RunRequest(recipe.config(source.name), source))

@@ -201,9 +201,7 @@ def report(arguments: list[str]) -> str:
 
 
 def recipes(arguments: list[str]) -> str:
-    from rich.table import Table
-
-    from veldt.recipes import RECIPES, find
+    from veldt.recipes import find
     from veldt.registry import broken_plugins_shown
     from veldt.tracking.console import output_console
 
@@ -212,16 +210,33 @@ def recipes(arguments: list[str]) -> str:
         if parse(Recipes, arguments, "recipes").matrix:
             _print_matrix(console)
         else:
-            table = Table("recipe", "algorithm", "system", "what it is", box=None)
-            for recipe in RECIPES.values():
-                table.add_row(recipe.name, recipe.algorithm, recipe.system, recipe.summary)
-            console.print(table)
+            _print_recipes(console)
             for line in broken_plugins_shown():
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
     else:
         _print_recipe(console, find(arguments[0]), arguments[1:])
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().rstrip("\n")
+
+
+def _print_recipes(console: Console) -> None:
+    """Prints the recipes, and below them the paper recipes, each with the recipe that it differs from."""
+    from rich.table import Table
+
+    from veldt.recipes import RECIPES, plain_recipes
+
+    table = Table("recipe", "algorithm", "system", "what it is", box=None)
+    for recipe in plain_recipes().values():
+        table.add_row(recipe.name, recipe.algorithm, recipe.system, recipe.summary)
+    console.print(table)
+    of_papers = Table("paper recipe", "recipe", "what it is", box=None)
+    for recipe in RECIPES.values():
+        if recipe.base is not None:
+            of_papers.add_row(recipe.name, recipe.base.name, recipe.summary)
+    console.print(
+        "\nPaper recipes: a recipe with the values of one configuration of a paper, for Atari games alone\n"
+    )
+    console.print(of_papers)
 
 
 def _print_matrix(console: Console) -> None:
@@ -278,11 +293,21 @@ def _print_recipe(console: Console, recipe: Recipe, arguments: list[str]) -> Non
     for row in derived:
         table.add_row(*row)
     console.print(table)
+    console.print(_what_else(recipe, kind), style="dim", highlight=False, soft_wrap=True)
+
+
+def _what_else(recipe: Recipe, kind: str) -> str:
+    """Returns the sentence below a recipe's values: for which envs they are, and which others there are."""
+    from veldt.recipes import differences
+
     command = f"veldt recipes {recipe.name}"
     other = f"`{command} --env CartPole-v1` shows those for small environments"
     if kind != "Atari":
         other = f"`{command}` shows those for Atari"
-    console.print(f"These are the values for {kind}; {other}.", style="dim", highlight=False, soft_wrap=True)
+    if recipe.base is not None:
+        names = ", ".join(name for name, *_ in differences(recipe)) or "nothing"
+        other = f"they differ from {recipe.base.name}'s in {names}"
+    return f"These are the values for {kind}; {other}."
 
 
 def doctor(arguments: list[str]) -> str:

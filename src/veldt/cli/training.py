@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import textwrap
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,9 @@ Train until the steps are done, a score is reached or Ctrl-C; the run is a direc
 
 recipes:
 {names}
+
+paper recipes, for Atari games alone (veldt recipes describes them):
+{of_papers}
 
 --env is required: a Gymnasium id, or module:function for a function of yours that returns an environment.
 
@@ -78,13 +82,21 @@ class Reproduce(RunCode):
 
 
 def train(arguments: list[str]) -> str:
-    from veldt.recipes import RECIPES, find
+    from veldt.recipes import RECIPES, find, plain_recipes
     from veldt.recipes.overrides import why_no_setting
 
     if not arguments or arguments[0].startswith("-"):
         if arguments and arguments[0] in ("-h", "--help"):
-            names = "\n".join(f"  {name:8} {recipe.summary}" for name, recipe in RECIPES.items())
-            return TRAIN_HELP.format(names=names)
+            plain = plain_recipes()
+            names = "\n".join(f"  {name:10} {recipe.summary}" for name, recipe in plain.items())
+            of_papers = textwrap.fill(
+                ", ".join(name for name in RECIPES if name not in plain),
+                width=110,
+                break_on_hyphens=False,
+                initial_indent="  ",
+                subsequent_indent="  ",
+            )
+            return TRAIN_HELP.format(names=names, of_papers=of_papers)
         raise UsageError(f"which recipe? veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
     recipe, rest = find(arguments[0]), arguments[1:]
     env = peek(rest, "env")

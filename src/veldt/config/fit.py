@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from veldt.algorithms.capabilities import CAPABILITIES, OF_ACTIONS, RECURRENT
 from veldt.algorithms.registry import ALGORITHMS
-from veldt.config.recipe_registry import RECIPES
+from veldt.config.recipe_registry import plain_recipes
 from veldt.config.system_registry import SYSTEMS
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
@@ -62,7 +62,7 @@ def recipes_with_setting(name: str) -> list[str]:
     """Returns the names of the recipes that have the setting and whose system does not refuse it."""
     return [
         recipe.name
-        for recipe in RECIPES.values()
+        for recipe in plain_recipes().values()
         if name in recipe.setting_names()
         and not SYSTEMS[recipe.system].settings().statistics_refusals.get(name)
     ]
@@ -76,5 +76,7 @@ def _take(names: list[str]) -> str:
 def _recipes_with(capability: str) -> list[str]:
     """Returns the names of the recipes whose algorithm has the capability."""
     return [
-        name for name, recipe in RECIPES.items() if capability in ALGORITHMS[recipe.algorithm].capabilities
+        name
+        for name, recipe in plain_recipes().items()
+        if capability in ALGORITHMS[recipe.algorithm].capabilities
     ]

@@ -8,3 +8,8 @@ from veldt.registry import Registry
 
 # All recipes by name, in the order of listings.
 RECIPES: Registry[Any] = Registry("recipe", "veldt.recipes.builtin")
+
+
+def plain_recipes() -> dict[str, Any]:
+    """Returns the recipes that are no paper recipe: those that have values for every env."""
+    return {name: recipe for name, recipe in RECIPES.items() if recipe.base is None}

@@ -6,6 +6,7 @@ from veldt.recipes.gorila import GORILA
 from veldt.recipes.impala import IMPALA
 from veldt.recipes.policy_gradient import A2C, A3C, APPO, PPO
 from veldt.recipes.registration import register_recipe
+from veldt.recipes.stooke_abbeel import STOOKE_ABBEEL
 from veldt.recipes.value import ASYNC_DQN, C51, DDPG, DQN, RAINBOW
 
 for recipe in (
@@ -23,5 +24,6 @@ for recipe in (
     APEX_DQN,
     APEX_DDPG,
     IMPALA,
+    *STOOKE_ABBEEL,
 ):
     register_recipe(recipe)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.config.fit import incompatibility
+from veldt.config.recipe_registry import plain_recipes
 from veldt.config.system_registry import SYSTEMS
-from veldt.recipes.recipe import RECIPES
 
 RUNS, REFUSED = "yes", "-"
 
@@ -14,7 +14,9 @@ def cell(algorithm: str, system: str) -> str:
     """Returns the names of this pair's recipes; without one, whether it runs by --algorithm in another recipe."""
     if incompatibility(system, algorithm) is not None:
         return REFUSED
-    names = [name for name, own in RECIPES.items() if (own.algorithm, own.system) == (algorithm, system)]
+    names = [
+        name for name, own in plain_recipes().items() if (own.algorithm, own.system) == (algorithm, system)
+    ]
     return ", ".join(names) or RUNS
 
 

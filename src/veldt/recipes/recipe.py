@@ -18,6 +18,7 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import NetworkConfig, RunConfig, TrainConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import ATARI_PREFIX
+from veldt.errors import UsageError
 from veldt.recipes.draft import Draft, names_of
 from veldt.recipes.env_family import FAMILIES, family_of
 from veldt.recipes.taken_names import check_names
@@ -63,6 +64,7 @@ class Recipe:
         small: for every other env.
         presets: what differs from `small`, by an env's name (`Pendulum-v1`, `module:function`), or by a family of envs
             (a key of `env_family.FAMILIES`). The preset of an env's name takes the place of its family's.
+        base: of a paper recipe (`paper_recipe.py`), the recipe that it differs from; it has values for Atari alone.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Recipe:
     atari: Settings
     small: Settings
     presets: Mapping[str, Settings] = field(default_factory=dict)
+    base: Recipe | None = None
 
     def settings(self, env: str, algorithm: str | None = None) -> Settings:
         """Returns this recipe's settings for `env`, by name: those for Atari if the name begins with ALE/.
@@ -155,9 +158,14 @@ class Recipe:
 
         Args:
             algorithm: another than the recipe's own. UsageError where it does not fit the system, or where two of
-                their settings have one name.
+                their settings have one name, or where a paper recipe has no values for the env.
         """
         algorithm = self.algorithm if algorithm is None else algorithm
+        if self.base is not None and not env.startswith(ATARI_PREFIX):
+            raise UsageError(
+                f"--env is {env}, and {self.name} has a paper's values for Atari games (ALE/...) alone: give such a "
+                f"game, or take {self.base.name}, which has values for other environments"
+            )
         ALGORITHMS.find(algorithm, f"--algorithm is '{algorithm}'")
         check_fits(self.system, algorithm)
         classes = self.sections(algorithm)

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, replay_settings, scores_table, seeded
+from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, scores_table, seeded
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
 from veldt.experiments.results import Results
 from veldt.report import statistics
 from veldt.report.normalising import human_normalised, is_normalisable
 
-_ROWS: dict[str, tuple[str, dict[str, Any]]] = {
-    "A2C 16-env": ("a2c", {"num_envs": 16}),
-    "A2C 128-env": ("a2c", {"num_envs": 128}),
-    "PPO 8-env": ("ppo", {"num_envs": 8}),
-    "PPO 128-env": ("ppo", {"num_envs": 128}),
-    "DQN-512": ("dqn", {"batch_size": 512}),
-    "CatDQN-2048": ("c51", {"batch_size": 2048}),
-    "ε-Rainbow-512": ("rainbow", {"batch_size": 512}),
+# Configuration: the paper recipe, and the average and median human-normalised scores of table 1.
+_ROWS = {
+    "A2C 16-env": ("a2c-16", "2.5 · 0.65"),
+    "A2C 128-env": ("a2c-128", "8.0 · 0.48"),
+    "A3C 3×16-env": ("a3c-3x16", "5.4 · 0.53"),
+    "PPO 8-env": ("ppo-8x256", "2.8 · 1.2"),
+    "PPO 128-env": ("ppo-128x16", "9.8 · 0.97"),
+    "APPO 8×8-env": ("appo-8", "8.8 · 1.2"),
+    "DQN-512": ("dqn-512", "9.8 · 1.4"),
+    "CatDQN-2048": ("c51-2048", "22.1 · 2.9"),
+    "ε-Rainbow-512": ("rainbow-512", "22.4 · 2.5"),
 }
-# Average and median human-normalised scores of table 1.
-_PAPERS = {
-    "A2C 16-env": "2.5 · 0.65",
-    "A2C 128-env": "8.0 · 0.48",
-    "PPO 8-env": "2.8 · 1.2",
-    "PPO 128-env": "9.8 · 0.97",
-    "DQN-512": "9.8 · 1.4",
-    "CatDQN-2048": "22.1 · 2.9",
-    "ε-Rainbow-512": "22.4 · 2.5",
-}
+_LEARNERS = {"a3c-3x16": 3, "appo-8": 8}
 _SMALL = ("A2C 16-env", "PPO 8-env")
-_POLICY_GRADIENT_STEPS, _Q_STEPS, _SMALL_STEPS = 25_000_000, 50_000_000, 500_000
+_SMALL_STEPS = 500_000
 _GAMES = (
     "Alien Amidar Assault Asterix Asteroids Atlantis BankHeist BattleZone BeamRider Bowling Boxing Breakout Centipede "
     "ChopperCommand CrazyClimber DemonAttack DoubleDunk Enduro FishingDerby Freeway Frostbite Gopher Gravitar Hero "
@@ -45,26 +37,13 @@ _GAMES = (
 
 def _jobs(request: Request) -> list[Training]:
     games = ("Pong", "Breakout") if request.is_small else tuple(_GAMES.split())
+    settings = {**ALONE, **({"steps": _SMALL_STEPS} if request.is_small else {})}
     jobs = []
     for env in request.envs(*(f"ALE/{game}-v5" for game in games)):
-        for label, (recipe, settings) in _ROWS.items():
-            if request.is_small and label not in _SMALL:
-                continue
-            learns_from_replay = recipe in ("dqn", "c51", "rainbow")
-            sizes = replay_settings(env, settings["batch_size"]) if learns_from_replay else {}
-            steps = _Q_STEPS if learns_from_replay else _POLICY_GRADIENT_STEPS
-            jobs += seeded(
-                request,
-                group=label,
-                recipe=recipe,
-                env=env,
-                settings={
-                    **ALONE,
-                    **settings,
-                    **sizes,
-                    "steps": _SMALL_STEPS if request.is_small else steps,
-                },
-            )
+        for label in _SMALL if request.is_small else _ROWS:
+            recipe = _ROWS[label][0]
+            cores = _LEARNERS.get(recipe, 1)
+            jobs += seeded(request, group=label, recipe=recipe, env=env, settings=settings, cores=cores)
     return jobs
 
 
@@ -90,7 +69,7 @@ def _normalised(results: Results) -> Table:
             ends = (float(interval[0]), float(interval[1]))
         average, middle = number(float(statistics.mean(scores))), number(float(statistics.median(scores)))
         iqm = number(float(statistics.interquartile_mean(scores)), *ends)
-        rows.append((group, str(len(games)), str(seeds), average, middle, iqm, _PAPERS.get(group, "–")))
+        rows.append((group, str(len(games)), str(seeds), average, middle, iqm, _ROWS[group][1]))
     header = (
         "configuration",
         "games",

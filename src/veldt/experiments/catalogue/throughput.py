@@ -12,16 +12,15 @@ from veldt.experiments.speed import speed_while_learning
 from veldt.runtime.cores import allowed_cores
 
 _STEPS = 50_000_000
-_ROWS: dict[
-    str, tuple[str, dict[str, Any], str]
-] = {  # label: recipe, settings, the paper's hours by 1, 2, 4, 8 GPUs
-    "A2C": ("a2c", {}, "3.8 · 2.2 · 1.2 · 0.59"),
-    "A3C": ("a3c", {}, "– · 2.4 · 1.3 · 0.65"),
-    "PPO": ("ppo", {}, "4.4 · 2.6 · 1.5 · 1.1"),
-    "APPO": ("appo", {}, "– · 2.8 · 1.5 · 0.71"),
-    "DQN-512": ("dqn", {"batch_size": 512}, "8.3 · 4.8 · 3.1 · 2.6"),
-    "ε-Rainbow-512": ("rainbow", {"batch_size": 512}, "14.1 · 8.6 · 6.6 · 6.4"),
-    "CatDQN-2048": ("c51", {"batch_size": 2048}, "10.7 · 6.0 · 2.8 · 1.8"),
+# Algorithm: the paper recipe, its envs for each learner, and the paper's hours with 1, 2, 4 and 8 GPUs.
+_ROWS = {
+    "A2C": ("a2c-16", 16, "3.8 · 2.2 · 1.2 · 0.59"),
+    "A3C": ("a3c-16", 16, "– · 2.4 · 1.3 · 0.65"),
+    "PPO": ("ppo-8x256", 8, "4.4 · 2.6 · 1.5 · 1.1"),
+    "APPO": ("appo-8", 8, "– · 2.8 · 1.5 · 0.71"),
+    "DQN-512": ("dqn-512", 16, "8.3 · 4.8 · 3.1 · 2.6"),
+    "ε-Rainbow-512": ("rainbow-512", 16, "14.1 · 8.6 · 6.6 · 6.4"),
+    "CatDQN-2048": ("c51-2048", 16, "10.7 · 6.0 · 2.8 · 1.8"),
 }
 _REPLAY: dict[str, Any] = {"learning_starts": 5_000, "buffer_size": 50_000, "checkpoint_replay": "none"}
 
@@ -30,12 +29,12 @@ def _jobs(request: Request) -> list[Training]:
     learners = [count for count in (1, 2, 4, 8) if count <= len(allowed_cores())]
     jobs = []
     for env in request.envs("ALE/Breakout-v5"):
-        for label, (recipe, settings, _) in _ROWS.items():
+        for label, (recipe, envs, _) in _ROWS.items():
             for count in learners:
-                if recipe in ("a3c", "appo") and count == 1:
+                if label in ("A3C", "APPO") and count == 1:
                     continue  # of one learner, they are A2C and PPO
-                sizes: dict[str, Any] = {"learners": count, "num_envs": 16 * count}
-                if recipe in ("dqn", "rainbow", "c51"):
+                sizes: dict[str, Any] = {"learners": count, "num_envs": envs * count}
+                if label.endswith(("-512", "-2048")):
                     sizes |= _REPLAY
                 steps = (16_000 if request.is_small else 200_000) * count
                 jobs.append(
@@ -44,7 +43,7 @@ def _jobs(request: Request) -> list[Training]:
                         recipe=recipe,
                         env=env,
                         seed=1,
-                        settings={**ALONE, **settings, **sizes, "steps": steps},
+                        settings={**ALONE, **sizes, "steps": steps},
                         x=count,
                         cores=0,
                     )
