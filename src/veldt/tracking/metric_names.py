@@ -10,13 +10,12 @@ from collections.abc import Mapping
 
 from veldt.tracking.diagnostic_metrics import DIAGNOSTICS
 from veldt.tracking.metric import EVERY, Metric
+from veldt.tracking.system_metrics import SYSTEM
 
 _REPLAY = "runs with a replay buffer"
 _SEPARATE = "runs whose actors and learners are separate processes"
 _PRIORITISED = "runs with prioritised replay"
-_GORILA = "`gorila`"
 _GA3C = "`ga3c`"
-_ASYNCHRONOUS = "`asynchronous`"
 _POLICY_GRADIENT = "`a2c`, `ppo`, `vtrace`"
 _EVALUATE = "runs with `--evaluate-every`"
 
@@ -271,121 +270,6 @@ _EVAL = (
     Metric("eval/episodes", "episodes", "Number of these episodes.", _EVALUATE),
 )
 
-_SYSTEM = (
-    Metric(
-        "system/env_restarts",
-        "restarts",
-        "Envs that were restarted since the start of the run because they raised, hung or died. Each is also a "
-        "line in `events.jsonl`, with its reason.",
-    ),
-    Metric(
-        "system/role_restarts",
-        "restarts",
-        "Processes that were restarted since the start of the run. Each is also a line in `events.jsonl`, with "
-        "its reason.",
-    ),
-    Metric(
-        "system/cores",
-        "cores",
-        "Cores that the processes of the run used, mean over the interval. As the next, of this machine only.",
-    ),
-    Metric(
-        "system/memory_bytes",
-        "bytes",
-        "Memory that these processes have; what they share counts once, as in the process that has the most of it.",
-    ),
-    Metric(
-        "system/prediction_queue_length",
-        "requests",
-        "Requests that were waiting when a predictor took some; mean over inferences.",
-        _GA3C,
-    ),
-    Metric(
-        "system/training_queue_length",
-        "rollouts",
-        "Rollouts that were waiting when a trainer was free; mean over the batches that trainers took.",
-        _GA3C,
-    ),
-    Metric(
-        "system/prediction_batch_size",
-        "requests",
-        "Requests answered by one inference; mean over inferences.",
-        _GA3C,
-    ),
-    Metric(
-        "system/training_batch_size",
-        "rollouts",
-        "Rollouts learned from at once; mean over updates (for PPO: over the batches that its epochs repeat).",
-        _GA3C,
-    ),
-    Metric(
-        "system/predictors",
-        "threads",
-        "Active predictor threads in the interval that the tuner measures now. Its decisions are lines of "
-        "`events.jsonl`, with both rates of the new setting and both of the previous one.",
-        _GA3C,
-    ),
-    Metric("system/trainers", "threads", "The same of trainer threads.", _GA3C),
-    Metric(
-        "system/agents", "agents", "Agents that act; less than `--num-envs` only with `--tune-agents`.", _GA3C
-    ),
-    Metric(
-        "system/stale_gradient_share",
-        "0..1",
-        "Share of the gradients that the parameter server discarded because they were more than `--max-staleness` "
-        "updates old. Of the last 200 or more (each shard counts its parts), from the counts that are sent with "
-        "the parameters; absent before. A note with the rate is printed when it is above ½ for long.",
-        _GORILA,
-    ),
-    Metric(
-        "system/stale_gradients",
-        "parts",
-        "Number of these since the start of the run, over all shards.",
-        _GORILA,
-    ),
-    Metric(
-        "system/gradient_staleness_mean",
-        "updates",
-        "Updates of a shard since the parameters that a gradient was computed with. Mean over all gradients that "
-        "arrived since the start of the run, including the discarded. About the number of learners, if each sends "
-        "one gradient after another.",
-        _GORILA,
-    ),
-    Metric(
-        "system/outlier_gradient_share",
-        "0..1",
-        "Share of its gradients that a learner discarded because their loss was more than `--outlier-deviations` "
-        "standard deviations above the mean of its losses. Of its last 200 or more (absent before); mean over "
-        "learners. A note as above.",
-        _GORILA,
-    ),
-    Metric(
-        "system/outlier_gradients",
-        "gradients",
-        "Number of these since the run was (last) started, over all learners.",
-        _GORILA,
-    ),
-    Metric(
-        "system/server_blocked_seconds",
-        "s",
-        "Time in which a learner waited with a gradient because a shard had no room, since its process started; "
-        "mean over learners.",
-        _GORILA,
-    ),
-    Metric(
-        "system/store_blocked_seconds",
-        "s",
-        "Time in which a learner waited for a chunk of the central store, since it started; mean over learners.",
-        _ASYNCHRONOUS,
-    ),
-    Metric(
-        "system/store_updating_seconds",
-        "s",
-        "Time in which a learner held a chunk to update it (or to copy it, for a checkpoint); as above.",
-        _ASYNCHRONOUS,
-    ),
-)
-
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -396,6 +280,6 @@ METRICS: Mapping[str, Metric] = {
         *DIAGNOSTICS,
         *_REPLAY_METRICS,
         *_EVAL,
-        *_SYSTEM,
+        *SYSTEM,
     )
 }
