@@ -77,14 +77,14 @@ class LiveTable:
         if not isinstance(job, Training):
             return "measuring", ""
         path = self._workspace.run_path(job)
-        row = _last_row(path)
+        row = last_row(path)
         if row is None:
             return "starting", ""
         share = as_float(row.get("step")) / job.settings["steps"]
         return f"{share:.0%}", decimal(row.get("rollout/ep_return_mean"))
 
 
-def _last_row(run: Path) -> dict[str, Any] | None:
+def last_row(run: Path) -> dict[str, Any] | None:
     """Returns the last whole row of a run's metrics, without reading the others; None if there is none yet."""
     try:
         with open_to_read(run / "metrics.jsonl") as file:
