@@ -57,7 +57,21 @@ def test_something_clearly_faster_is_named() -> None:
 
 
 def test_the_report_has_the_plan_reasons_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    main("doctor --plan ppo --num-envs 4 --batch-size 64 --minibatches 1 --device cpu".split())
+    main(
+        [
+            "doctor",
+            "--plan",
+            "ppo",
+            "--num-envs",
+            "4",
+            "--batch-size",
+            "64",
+            "--minibatches",
+            "1",
+            "--device",
+            "cpu",
+        ]
+    )
     said = capsys.readouterr().out
     assert "veldt train ppo --env CartPole-v1 would use" in said and "chosen" in said
     assert "where envs run: " in said and "--env-backend" in said and "device cpu: as asked" in said

@@ -312,7 +312,7 @@ def test_a_drawn_number_is_short_and_in_its_interval() -> None:
             "tune ppo --env CartPole-v1 --trials 1 --gamma 1 --search gamma=1,0.9",
             "--gamma is given, and --search",
         ),
-        ("tune ppo --env CartPole-v1 --trials 1 --search noop_max=1,30", "is for Atari games"),
+        ("tune ppo --env CartPole-v1 --trials 1 --search no_ops=1,30", "is for Atari games"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(
