@@ -101,10 +101,18 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
+_DIVERGED = "training has diverged"
+
+
+def says_diverged(sentence: str) -> bool:
+    """Returns whether a sentence is that of the error for diverged training."""
+    return _DIVERGED in sentence
+
+
 def diverged(what: str, lower: str = "--learning-rate or --max-grad-norm") -> VeldtError:
     """Returns the error for diverged training: `what` (a sentence's beginning) shows it; `lower` are the settings."""
     return VeldtError(
-        f"{what}: training has diverged; lower {lower}, or look for extreme observations or rewards (earlier "
+        f"{what}: {_DIVERGED}; lower {lower}, or look for extreme observations or rewards (earlier "
         "checkpoints are intact)"
     )
 

@@ -16,6 +16,7 @@ from veldt.cli import main
 from veldt.cli.entry import VERBS
 from veldt.experiments import run as experiments
 from veldt.systems.run import run_system
+from veldt.tuning import run as tuning
 
 BLOCK = re.compile(r"^```(?:sh)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # In a line of a block of commands, or in a sentence.
@@ -82,6 +83,7 @@ def test_documented_commands_run(
         words = [str(starts.path) if word == "FILE" else word for word in words]
     monkeypatch.setattr(training, "run_system", stop_if_new)
     monkeypatch.setattr(experiments, "run_experiment", stop)
+    monkeypatch.setattr(tuning, "tune", stop)
     if words[0] == "experiment":
         words = ["norms" if word == PLACES["NAME"] else word for word in words]
     if words[0] == "train" and "--env" not in words:  # in a sentence about something else
@@ -91,7 +93,7 @@ def test_documented_commands_run(
     except SystemExit as stopped:  # after --help
         assert not stopped.code
     except Parsed:
-        assert words[0] in ("train", "experiment")
+        assert words[0] in ("train", "experiment", "tune")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -30,6 +30,7 @@ from veldt.experiments.workspace import Workspace
 from veldt.networks.own import NO_PARTS
 from veldt.recipes import RECIPES
 from veldt.recipes.configure import configure
+from veldt.runtime.cores import allowed_cores
 from veldt.systems.planning.checks import check_request
 
 ALL = EXPERIMENTS.values()
@@ -272,7 +273,7 @@ def test_jobs_run_side_by_side_on_cores_of_their_own(tmp_path: Path) -> None:
         most = max(most, len(progress.started))
 
     scheduler = Scheduler(workspace, jobs, show, 60.0)
-    free = len(scheduler._free)
+    free = len(allowed_cores())
     progress = scheduler.run()
     assert len(progress.done) == 3 and most == min(3, free)
     cores = [measured.values["cores"] for measured in workspace.results(jobs).measured]

@@ -96,7 +96,7 @@ def sampling(run_plan: RunPlan, seconds: float) -> list[Row]:
     bare = _bare_limit(run_plan.source, run_plan, seconds)
     simulate = _simulate_only(run_plan, seconds)
     infer = _infer_only(run_plan, seconds)
-    both = _both(run_plan, seconds)
+    both = sampling_speed(run_plan, seconds)
     harmonic = 1.0 / (1.0 / simulate + 1.0 / infer)
     return [
         Row("env alone, one core", bare),
@@ -114,7 +114,7 @@ def sampling(run_plan: RunPlan, seconds: float) -> list[Row]:
 def training(run_plan: RunPlan, seconds: float) -> list[Row]:
     """Measures training from its first update on, sampling alone, and learning alone."""
     simulate = _simulate_only(run_plan, seconds)
-    both = _both(run_plan, seconds)
+    both = sampling_speed(run_plan, seconds)
     run_plan = _learning_soon(run_plan)
     learn = run_plan.config.learn
     warm_up = learn.learning_starts if isinstance(learn, OffPolicyConfig) else 0
@@ -252,8 +252,8 @@ def _infer_only(run_plan: RunPlan, seconds: float) -> float:
     return max(rates)
 
 
-def _both(run_plan: RunPlan, seconds: float) -> float:
-    """Samples as training does."""
+def sampling_speed(run_plan: RunPlan, seconds: float) -> float:
+    """Returns the steps per second of sampling as training does it."""
     disable_malloc_trim()
     network, _ = run_plan.network()
     envs = _envs(run_plan)

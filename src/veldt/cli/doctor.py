@@ -44,9 +44,8 @@ def report(env: str) -> None:
             table.add_row("missing", f"{package}: pip install 'veldt[{extra}]'")
     for line in broken_plugins_shown():
         table.add_row("broken", line)
-    load = os.getloadavg()[0]
-    if load > 0.5 * len(cores):
-        table.add_row("warning", f"the machine is busy (load {load:.1f}): measurements and plans will be off")
+    if busy := why_measured_badly():
+        table.add_row("warning", busy)
     console.print(table)
     source = resolve(env)
     for recipe in plain_recipes().values():
@@ -58,6 +57,13 @@ def report(env: str) -> None:
             decisions = (str(error),)
         for decision in decisions:
             console.print(f"  {decision}", highlight=False)
+
+
+def why_measured_badly() -> str:
+    """Returns a sentence if other programs use the machine, else ""."""
+    load = os.getloadavg()[0]
+    busy = load > 0.5 * len(allowed_cores())
+    return f"the machine is busy (load {load:.1f}): measurements and plans will be off" if busy else ""
 
 
 def _importable(package: str) -> bool:

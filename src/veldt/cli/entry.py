@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from veldt.cli import experiment, exporting, inspecting, starts, training
+from veldt.cli import experiment, exporting, inspecting, starts, training, tune
 from veldt.cli.arguments import HelpShown
 from veldt.cli.open_files import why_too_few
 from veldt.cli.streams import complain, open_closed_streams, show
@@ -32,6 +32,7 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, r
   veldt recipes [NAME]              list recipes, or one with every value and its source
   veldt doctor                      what is here, and the plan training would use
   veldt bench sampling|training     speed beside the machine's limit
+  veldt tune RECIPE --env ENV       search for the settings with the best score (--trials N)
   veldt experiment NAME             a figure or table of the papers, from runs on this machine (--list)
 
 Add --help to any of them for its flags, --plugin MODULE for your own algorithms, systems and recipes, or --debug for a
@@ -54,6 +55,7 @@ VERBS: Mapping[str, Callable[[list[str]], str]] = {
     "recipes": inspecting.recipes,
     "doctor": inspecting.doctor,
     "bench": inspecting.bench,
+    "tune": tune.tune,
     "experiment": experiment.experiment,
 }
 

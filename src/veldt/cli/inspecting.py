@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from veldt.cli.arguments import CommandLine, Positional, parse
 from veldt.cli.run_code import RunCode
-from veldt.cli.training import ATARI, add_settings, peek
+from veldt.cli.training import ATARI, add_settings, parse_kwargs, peek
+from veldt.errors import UsageError
 from veldt.evaluation.foreign_names import OF_EVALUATE, OF_WATCH, answer
+from veldt.setting_metadata import flag
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -109,10 +111,23 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor:
-    """Cores, GPUs, memory, what is installed, and the plan that training would use here."""
+    """Cores, GPUs, memory, what is installed, and the plan that training would use here. With --plan RECIPE, the plan
+    of one run, with any flags of veldt train RECIPE, beside the speeds of its alternatives."""
 
     env: str = "CartPole-v1"
     """The environment to plan for."""
+    plan: str | None = None
+    """The recipe whose plan is shown, with the reason of each choice and the speeds of the alternatives."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """The run that is planned."""
+
+    env_kwargs: str = "{}"
+    """Keyword arguments of the environment, as a JSON object."""
+    algorithm: str | None = None
+    """Another algorithm in the recipe's system: c51 in apex-dqn, say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,11 +326,43 @@ def _what_else(recipe: Recipe, kind: str) -> str:
 
 
 def doctor(arguments: list[str]) -> str:
-    asked = parse(Doctor, arguments, "doctor")
-    from veldt.cli import doctor
+    if not any(word.partition("=")[0] == "--plan" for word in arguments):
+        asked = parse(Doctor, arguments, "doctor", _why_plan)
+        from veldt.cli import doctor
 
-    doctor.report(asked.env)
+        doctor.report(asked.env)
+        return ""
+    from veldt.recipes import RECIPES, find
+    from veldt.recipes.overrides import why_no_setting
+
+    if (name := peek(arguments, "plan")) is None:
+        raise UsageError(f"--plan is without a recipe: known are {', '.join(RECIPES)}")
+    recipe, env = find(name), peek(arguments, "env") or Doctor.env
+    draft = recipe.draft(env, peek(arguments, "algorithm"))
+    line = CommandLine("doctor", Doctor.__doc__ or "", partial(why_no_setting, draft))
+    line.add(Doctor)
+    line.add(Planned, "environment")
+    add_settings(line, draft)
+    given = line.parse(arguments)
+    from veldt.cli.plan_report import report_plan
+    from veldt.networks.own import NO_PARTS
+    from veldt.recipes.configure import configure
+    from veldt.tracking.console import output_console
+
+    env_kwargs = parse_kwargs(given.pop("env_kwargs", "{}"))
+    settings = {key: value for key, value in given.items() if key not in ("plan", "env", "algorithm")}
+    request = configure(recipe.name, env, env_kwargs, given.get("algorithm"), NO_PARTS, settings)
+    report_plan(request, f"veldt train {recipe.name} --env {env}", output_console())
     return ""
+
+
+def _why_plan(name: str) -> str | None:
+    """Explains a flag of `veldt train` that is given without a recipe."""
+    from veldt.recipes import RECIPES
+
+    if name in ("env_kwargs", "algorithm") or any(name in one.setting_names() for one in RECIPES.values()):
+        return f"{flag(name)} is for the plan of one recipe: add --plan RECIPE"
+    return None
 
 
 def bench(arguments: list[str]) -> str:

@@ -29,7 +29,7 @@ _PROBE_SECONDS, _CHUNKS = 0.04, 5
 _SPIN_S = 50e-6
 _MAKE_DEADLINE = 120.0  # seconds
 # Worker processes pay off if a process steps for at least this many times the duration of one hand-over.
-_WORTH = 10.0
+WORTH_PROCESSES = 10.0
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _worth_processes(
         return True, f"it is kept apart: {error}"
     share = step * config.num_envs / max(1, min(cores, config.num_envs))
     reason = f"a step takes {step * 1e6:.0f} µs and a hand-over {hand_over * 1e6:.0f} µs"
-    return share >= _WORTH * hand_over, reason
+    return share >= WORTH_PROCESSES * hand_over, reason
 
 
 def _in_process(config: EnvConfig, reason: str) -> Plan:

@@ -14,7 +14,7 @@ from typing import Any
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement, Training
 from veldt.experiments.owned_process import OwnedProcess
-from veldt.experiments.scheduler import last_sentence
+from veldt.experiments.side_by_side import last_sentence
 from veldt.experiments.speed import Speed, speed_of, speed_while_learning
 from veldt.experiments.workspace import Workspace
 from veldt.formatting import as_float

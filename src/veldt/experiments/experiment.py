@@ -74,21 +74,20 @@ class Training:
     def name(self) -> str:
         return file_name(f"{self.chart} {self.group} {self.seed}")
 
+    @property
+    def words(self) -> list[str]:
+        """The verb, what is trained, and where."""
+        return ["train", self.recipe, "--env", self.env]
+
+    @property
+    def flags(self) -> list[str]:
+        """The settings as flags."""
+        return [word for name, value in self.settings.items() for word in _as_flag(name, value)]
+
     def command(self, directory: Path) -> list[str]:
         """Returns the command that trains the run in `directory`."""
-        words = [
-            "train",
-            self.recipe,
-            "--env",
-            self.env,
-            "--seed",
-            str(self.seed),
-            "--run-dir",
-            str(directory),
-        ]
-        for name, value in self.settings.items():
-            words += _as_flag(name, value)
-        return [sys.executable, "-m", "veldt", *words]
+        where = ["--seed", str(self.seed), "--run-dir", str(directory)]
+        return [sys.executable, "-m", "veldt", *self.words, *where, *self.flags]
 
     def resume_command(self, directory: Path) -> list[str]:
         """Returns the command that continues the run in `directory`."""

@@ -1,13 +1,13 @@
-"""The table of an experiment's jobs while they run: a live one on a terminal, otherwise a line for each that ends."""
+"""Tables of what runs: live ones on a terminal; without one, of an experiment a line for each job that ends."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -24,16 +24,15 @@ _REFRESH_S = 2.0
 _LAST_BYTES = 1 << 16  # of the metrics, in which the last row is
 
 
-class LiveTable:
-    """Shows how far the jobs are."""
+class LiveView:
+    """A table at the bottom of a terminal, drawn at most once in two seconds."""
 
-    def __init__(self, console: Console, workspace: Workspace, jobs: Sequence[Job]) -> None:
-        self._console, self._workspace, self._jobs = console, workspace, jobs
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._shown_at = float("-inf")
-        self._said: set[Job] | None = None
 
-    def __enter__(self) -> LiveTable:
+    def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
         return self
@@ -44,13 +43,26 @@ class LiveTable:
         if self._live is not None:
             self._live.stop()
 
+    def draw(self, make: Callable[[], Table]) -> bool:
+        """Draws the table that `make` returns, when it is time; returns whether there is a terminal."""
+        if self._live is not None and time.monotonic() - self._shown_at >= _REFRESH_S:
+            self._shown_at = time.monotonic()
+            self._live.update(make(), refresh=True)
+        return self._live is not None
+
+
+class LiveTable(LiveView):
+    """Shows how far the jobs are."""
+
+    def __init__(self, console: Console, workspace: Workspace, jobs: Sequence[Job]) -> None:
+        super().__init__(console)
+        self._workspace, self._jobs = workspace, jobs
+        self._said: set[Job] | None = None
+
     def show(self, progress: Progress) -> None:
         """Draws the table, at most once in two seconds; without a terminal, says which jobs have ended."""
-        if self._live is None:
+        if not self.draw(lambda: self._table(progress)):
             self._say_ended(progress)
-        elif time.monotonic() - self._shown_at >= _REFRESH_S:
-            self._shown_at = time.monotonic()
-            self._live.update(self._table(progress), refresh=True)
 
     def _say_ended(self, progress: Progress) -> None:
         if self._said is None:
@@ -77,14 +89,14 @@ class LiveTable:
         if not isinstance(job, Training):
             return "measuring", ""
         path = self._workspace.run_path(job)
-        row = _last_row(path)
+        row = last_row(path)
         if row is None:
             return "starting", ""
         share = as_float(row.get("step")) / job.settings["steps"]
         return f"{share:.0%}", decimal(row.get("rollout/ep_return_mean"))
 
 
-def _last_row(run: Path) -> dict[str, Any] | None:
+def last_row(run: Path) -> dict[str, Any] | None:
     """Returns the last whole row of a run's metrics, without reading the others; None if there is none yet."""
     try:
         with open_to_read(run / "metrics.jsonl") as file:

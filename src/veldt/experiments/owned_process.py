@@ -61,13 +61,18 @@ class OwnedProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGINT)
 
+    def kill(self) -> None:
+        """Ends it at once."""
+        if self.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
     def wait(self, seconds: float) -> None:
         """Waits for its end, and kills it afterwards."""
         try:
             self._process.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            self.kill()
         self.close()
 
     def close(self) -> None:

@@ -1,24 +1,25 @@
-"""The page of an experiment: one self-contained HTML file, and the same figures and tables as PNG and CSV files."""
+"""The page of results: one self-contained HTML file, and the same figures and tables as PNG and CSV files."""
 
 from __future__ import annotations
 
 import base64
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jinja2
 
-from veldt.experiments.experiment import Experiment, Training, file_name
-from veldt.experiments.figures import Table
-from veldt.experiments.results import Results
+from veldt.experiments.experiment import Experiment, file_name
+from veldt.experiments.figures import Exhibit, Table
+from veldt.experiments.results import FinishedRun, Results
 from veldt.runs.files import write_atomically
 from veldt.runs.machine import describe_machine
 from veldt.runtime.cores import allowed_cores
 
 _TEMPLATE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{{ experiment.name }} – veldt</title>
+<html lang="en"><head><meta charset="utf-8"><title>{{ page.title }} – veldt</title>
 <style>
 body { font: 15px/1.5 system-ui, sans-serif; color: #1c1c1c; max-width: 68rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem; margin-bottom: 0 } h2 { font-size: 1.1rem; margin-top: 2rem }
@@ -27,68 +28,96 @@ table { border-collapse: collapse; font-size: 14px } th, td { padding: .2rem .8r
 th { border-bottom: 1px solid #bbb } td { border-bottom: 1px solid #eee } figure { margin: 1rem 0 }
 .says { border-left: 3px solid #4477aa; padding-left: .8rem }
 </style></head><body>
-<h1>{{ experiment.name }}</h1>
-<p class="lead">{{ experiment.source }}. {{ experiment.shows }}</p>
-<p class="says">{{ exhibit.says }}</p>
+<h1>{{ page.title }}</h1>
+<p class="lead">{{ page.lead }}</p>
+<p class="says">{{ page.exhibit.says }}</p>
 {% for drawing, picture in pictures %}
 <figure><img alt="{{ drawing.title }}" src="data:image/png;base64,{{ picture }}">
 <figcaption>{{ drawing.caption }}</figcaption></figure>
 {% endfor %}
-{% for table in exhibit.tables %}
+{% for table in page.exhibit.tables %}
 <h2>{{ table.title }}</h2>
 <table><tr>{% for cell in table.header %}<th>{{ cell }}</th>{% endfor %}</tr>
 {% for row in table.rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>
 {% if table.caption %}<p><small>{{ table.caption }}</small></p>{% endif %}
 {% endfor %}
 <h2>How it was made</h2>
-<p><code>{{ command }}</code>, on {{ machine }}.</p>
-{% if missing %}<p>Not done yet: {{ missing|join(", ") }}.</p>{% endif %}
-<h2>What differs from the paper</h2>
-<ul>{% for line in differs %}<li>{{ line }}</li>{% endfor %}</ul>
-{% if runs %}<h2>Runs</h2>
+<p><code>{{ page.command }}</code>, on {{ machine }}.</p>
+{% if page.missing %}<p>Not done yet: {{ page.missing|join(", ") }}.</p>{% endif %}
+{% for heading, lines in page.notes.items() %}
+<h2>{{ heading }}</h2>
+<ul>{% for line in lines %}<li>{{ line }}</li>{% endfor %}</ul>
+{% endfor %}
+{% if page.runs %}<h2>Runs</h2>
 <table><tr><th>run</th><th>seed</th><th>steps</th><th>seconds</th><th>score</th><th>settings</th></tr>
-{% for run in runs %}<tr>{% for cell in run %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>{% endif %}
+{% for run in page.runs %}<tr>{% for cell in run %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>{% endif %}
 </body></html>
 """
 
 
-def write_page(root: Path, experiment: Experiment, results: Results, command: str) -> Path:
-    """Writes `experiment.html`, a PNG file per figure and a CSV file per table to `root`; returns the page's path."""
-    exhibit = experiment.draw(results)
+@dataclass(frozen=True)
+class Page:
+    """What a page of results says.
+
+    Args:
+        lead: what it is about.
+        command: that makes it.
+        missing: names of what is not done yet.
+        notes: sentences by their heading.
+        runs: a row of cells for each run: name, seed, steps, seconds, score, settings.
+        files: tables that get a CSV file only.
+    """
+
+    title: str
+    lead: str
+    exhibit: Exhibit
+    command: str
+    missing: Sequence[str] = ()
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    runs: Sequence[Sequence[str]] = ()
+    files: Sequence[Table] = ()
+
+
+def write_page(out: Path, page: Page) -> None:
+    """Writes the page to `out`, and a PNG file per figure and a CSV file per table beside it."""
     pictures = []
-    for drawing in exhibit.drawings:
+    for drawing in page.exhibit.drawings:
         buffer = io.BytesIO()
         drawing.figure.savefig(buffer, format="png")
-        write_atomically(root / f"{file_name(drawing.title)}.png", buffer.getvalue(), "a figure")
+        write_atomically(out.with_name(f"{file_name(drawing.title)}.png"), buffer.getvalue(), "a figure")
         pictures.append((drawing, base64.b64encode(buffer.getvalue()).decode()))
-    for table in (*exhibit.tables, *_curves(results)):
-        write_atomically(root / f"{file_name(table.title)}.csv", _csv(table), "a table")
-    page = jinja2.Environment(autoescape=True).from_string(_TEMPLATE)
-    html = page.render(
-        experiment=experiment,
-        exhibit=exhibit,
-        pictures=pictures,
+    for table in (*page.exhibit.tables, *page.files):
+        write_atomically(out.with_name(f"{file_name(table.title)}.csv"), _csv(table), "a table")
+    template = jinja2.Environment(autoescape=True).from_string(_TEMPLATE)
+    html = template.render(page=page, pictures=pictures, machine=_machine())
+    write_atomically(out, html.encode(errors="replace"), "the page of results")
+
+
+def page_of(experiment: Experiment, results: Results, command: str) -> Page:
+    """Returns the page of an experiment."""
+    return Page(
+        title=experiment.name,
+        lead=f"{experiment.source}. {experiment.shows}",
+        exhibit=experiment.draw(results),
         command=command,
-        machine=_machine(),
         missing=results.missing,
-        differs=experiment.differs(results.request),
-        runs=[_row(run.job, run.steps, run.seconds, run.score) for run in results.runs],
+        notes={"What differs from the paper": experiment.differs(results.request)},
+        runs=[_row(run) for run in results.runs],
+        files=curves_of(results.runs),
     )
-    out = root / "experiment.html"
-    write_atomically(out, html.encode(errors="replace"), "the experiment's page")
-    return out
 
 
-def _row(job: Training, steps: int, seconds: float, score: float) -> Sequence[str]:
+def _row(run: FinishedRun) -> Sequence[str]:
+    job = run.job
     settings = " ".join(f"{name}={value}" for name, value in job.settings.items() if name != "steps")
     name = f"{job.recipe} on {job.env}, {job.group}"
-    return (name, str(job.seed), f"{steps:,}", f"{seconds:,.0f}", f"{score:,.1f}", settings)
+    return (name, str(job.seed), f"{run.steps:,}", f"{run.seconds:,.0f}", f"{run.score:,.1f}", settings)
 
 
-def _curves(results: Results) -> list[Table]:
-    """Returns the points of all runs' learning curves."""
+def curves_of(runs: Sequence[FinishedRun]) -> list[Table]:
+    """Returns a table of the points of all runs' learning curves; none without runs."""
     rows = []
-    for run in results.runs:
+    for run in runs:
         for step, score in zip(*run.curve(), strict=True):
             seconds = f"{float(run.seconds_at(step)):.1f}"
             rows.append(

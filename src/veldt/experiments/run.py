@@ -14,7 +14,7 @@ from veldt.errors import UsageError, VeldtError
 from veldt.experiments.estimate import measure_speeds, seconds_of, total_seconds
 from veldt.experiments.experiment import Experiment, Job, Request, Training
 from veldt.experiments.live import LiveTable
-from veldt.experiments.page import write_page
+from veldt.experiments.page import page_of, write_page
 from veldt.experiments.scheduler import Scheduler
 from veldt.experiments.workspace import Workspace
 from veldt.formatting import counted, duration
@@ -86,7 +86,8 @@ def _worked(
         with LiveTable(console, workspace, jobs) as table:
             progress = Scheduler(workspace, jobs, table.show, budget_s).run()
     finally:  # also of what there is after Ctrl-C
-        page = write_page(workspace.root, experiment, workspace.results(jobs), command)
+        page = workspace.root / "experiment.html"
+        write_page(page, page_of(experiment, workspace.results(jobs), command))
     if progress.failed:
         job, why = next(iter(progress.failed.items()))
         raise VeldtError(

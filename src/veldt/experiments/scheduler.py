@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import IO
 
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement
-from veldt.experiments.owned_process import OwnedProcess
+from veldt.experiments.side_by_side import Ended, SideBySide
 from veldt.experiments.workspace import Workspace
-from veldt.runtime.cores import allowed_cores
 
 _LOOK_S = 0.2
-_INTERRUPT_S = 60.0  # in which an interrupted run writes its checkpoint
-_SAID = 2_000  # bytes
 
 
 @dataclass
@@ -29,15 +23,6 @@ class Progress:
     done: list[Job] = field(default_factory=list)
     failed: dict[Job, str] = field(default_factory=dict)
     is_over_budget: bool = False
-
-
-@dataclass
-class _Running:
-    job: Job
-    process: OwnedProcess
-    cores: list[int]
-    out: IO[bytes]
-    said: IO[bytes]
 
 
 class Scheduler:
@@ -54,23 +39,21 @@ class Scheduler:
         self._workspace, self._show = workspace, show
         done = [job for job in jobs if workspace.is_done(job)]
         self.progress = Progress([job for job in jobs if job not in done], done=done)
-        self._free = allowed_cores()
-        self._all = len(self._free)
         self._until = time.monotonic() + budget_s
-        self._running: list[_Running] = []
+        self._running = SideBySide[Job]()
 
     def run(self) -> Progress:
         """Runs all jobs that have no result yet. KeyboardInterrupt after all running ones have ended."""
         try:
-            while self._running or self.progress.waiting:
+            while self.progress.waiting or not self._running.is_idle:
                 self._start_what_fits()
-                if not self._running:
+                if self._running.is_idle:
                     break
                 self._show(self.progress)
                 time.sleep(_LOOK_S)
                 self._collect()
         except BaseException:
-            self._interrupt()
+            self._running.interrupt_all()
             raise
         self._show(self.progress)
         return self.progress
@@ -79,8 +62,7 @@ class Scheduler:
         self.progress.is_over_budget = time.monotonic() > self._until
         while self.progress.waiting and not self.progress.is_over_budget:
             job = self.progress.waiting[0]
-            wanted = min(job.cores or self._all, self._all)
-            if wanted > len(self._free):
+            if not self._running.fits(job.cores):
                 return
             self.progress.waiting.pop(0)
             try:
@@ -88,47 +70,23 @@ class Scheduler:
             except VeldtError as error:
                 self.progress.failed[job] = str(error)
                 continue
-            cores, self._free = self._free[:wanted], self._free[wanted:]
-            out = tempfile.TemporaryFile()  # noqa: SIM115 # closed by _collect
-            said = tempfile.TemporaryFile()  # noqa: SIM115
-            self._running.append(_Running(job, OwnedProcess(command, out, said, cores), cores, out, said))
+            self._running.start(job, command, job.cores)
             self.progress.started[job] = time.monotonic()
 
     def _collect(self) -> None:
-        for one in [one for one in self._running if one.process.poll() is not None]:
-            self._running.remove(one)
-            self._free = sorted([*self._free, *one.cores])
-            del self.progress.started[one.job]
+        for ended in self._running.ended():
+            del self.progress.started[ended.key]
             try:
-                self._check(one)
-                self.progress.done.append(one.job)
+                self._check(ended)
+                self.progress.done.append(ended.key)
             except VeldtError as error:
-                self.progress.failed[one.job] = str(error)
-            finally:
-                for part in (one.process, one.out, one.said):
-                    part.close()
+                self.progress.failed[ended.key] = str(error)
 
-    def _check(self, one: _Running) -> None:
+    def _check(self, ended: Ended[Job]) -> None:
         """Keeps a measurement's result. VeldtError if the job has failed."""
-        if (code := one.process.poll()) != 0:
-            raise VeldtError(last_sentence(one.said) or f"exited with code {code}")
-        if isinstance(one.job, Measurement):
-            one.out.seek(0)
-            self._workspace.keep(one.job, one.out.read().decode(errors="replace"))
-        elif not self._workspace.is_done(one.job):
+        if ended.code != 0:
+            raise VeldtError(ended.sentence or f"exited with code {ended.code}")
+        if isinstance(ended.key, Measurement):
+            self._workspace.keep(ended.key, ended.printed)
+        elif not self._workspace.is_done(ended.key):
             raise VeldtError("ended before its steps were done")
-
-    def _interrupt(self) -> None:
-        for one in self._running:
-            one.process.interrupt()
-        until = time.monotonic() + _INTERRUPT_S
-        for one in self._running:
-            one.process.wait(until - time.monotonic())
-
-
-def last_sentence(said: IO[bytes]) -> str:
-    """Returns what a failed command has said: its line that begins with `veldt: `, else its last line."""
-    said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID))
-    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
-    ours = [line.removeprefix("veldt: ") for line in lines if line.startswith("veldt: ")]
-    return (ours or lines or [""])[-1]

@@ -30,6 +30,11 @@ _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used
 _RESUME = "resume the run if it has a checkpoint (what was written before is intact), or else train again"
 
 
+def says_full(sentence: str) -> bool:
+    """Returns whether a sentence of `explained` says that there is no room on the disk."""
+    return any(why in sentence for why in _FULL.values())
+
+
 @contextlib.contextmanager
 def explained(what: str, path: Path, then: str = _RESUME) -> Iterator[None]:
     """Converts an OSError of the block to a VeldtError that says what was written, where, and how to mend it: `then`

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
 
@@ -19,7 +19,7 @@ from veldt.runtime.devices import synchronise, training_threads
 _SMALL_NETWORK = 200_000
 # Threads busy-wait for each other after every operation: when another process takes one of their cores, they are
 # several times slower than one thread. So they must gain at least this factor.
-_WORTH_THREADS = 1.4
+WORTH_THREADS = 1.4
 # Passes that are timed: fewer where they take very long.
 _PASSES, _LEAST_PASSES, _SECONDS = 6, 2, 2.0
 
@@ -45,10 +45,10 @@ class ThreadTimes:
     @property
     def best(self) -> int:
         """The number of threads to train with."""
-        return self.many if self.one_s / self.many_s >= _WORTH_THREADS else 1
+        return self.many if self.one_s / self.many_s >= WORTH_THREADS else 1
 
     def __str__(self) -> str:
-        gain = "" if self.best == self.many else f", not {_WORTH_THREADS:g} times as fast"
+        gain = "" if self.best == self.many else f", not {WORTH_THREADS:g} times as fast"
         return f"{self.one_s * 1e3:.1f} ms on 1 thread, {self.many_s * 1e3:.1f} ms on {self.many}{gain}"
 
 
@@ -56,14 +56,37 @@ def time_threads(
     make_network: Callable[[], Network], observation: Observation, precision: str
 ) -> ThreadTimes:
     """Times passes of a network on the CPU; torch's random numbers and its number of threads stay as they are."""
-    before, many = torch.get_num_threads(), training_threads(0)
+    many = training_threads(0)
+    one, other = ((precision, threads) for threads in (1, many))
+    times = time_arithmetic(make_network, observation, torch.device("cpu"), (one, other))
+    return ThreadTimes(many, times[one], times[other])
+
+
+def time_arithmetic(
+    make_network: Callable[[], Network],
+    observation: Observation,
+    device: torch.device,
+    kinds: Iterable[tuple[str, int]],
+) -> dict[tuple[str, int], float]:
+    """Returns the seconds of a pass of a network for each of the pairs (precision, threads); as `time_threads`."""
+    before = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
-        one_s, many_s = (
-            _pass_seconds(make_network(), observation, torch.device("cpu"), precision, threads)
-            for threads in (1, many)
-        )
+        seconds = {
+            (precision, threads): _pass_seconds(make_network(), observation, device, precision, threads)
+            for precision, threads in kinds
+        }
     torch.set_num_threads(before)
-    return ThreadTimes(many, one_s, many_s)
+    return seconds
+
+
+def is_small(network: Network) -> bool:
+    """Returns whether a network is too small to gain from less precision or from more threads."""
+    return sum(p.numel() for p in network.parameters()) < _SMALL_NETWORK
+
+
+def stays_in_fp32(network: Network) -> bool:
+    """Returns whether no part of a network may be computed in less precision: a user's own may not tolerate it."""
+    return not low_precision_parts(network) or any(isinstance(part, UserTorso) for part in network.modules())
 
 
 def choose_arithmetic(
@@ -82,8 +105,7 @@ def choose_arithmetic(
     A user's own module stays in fp32: it may not tolerate another precision.
     """
     network = make_network()
-    small = sum(p.numel() for p in network.parameters()) < _SMALL_NETWORK
-    own = not low_precision_parts(network) or any(isinstance(part, UserTorso) for part in network.modules())
+    small, own = is_small(network), stays_in_fp32(network)
     many = training_threads(0)
     few = threads or 1
     threads_matter = device.type == "cpu" and not small and many > 1

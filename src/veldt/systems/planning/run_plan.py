@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch import nn
 
 from veldt.agent import Agent, make_network
 from veldt.algorithms.base import Algorithm, Forward
+from veldt.algorithms.rollout import Observation
 from veldt.config.run_request import RunRequest
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
@@ -37,7 +38,7 @@ from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads, num_accelerators
 from veldt.runtime.system_memory import available_memory
 from veldt.sampling.observations import blank_observation
-from veldt.systems.planning.autotune import ThreadTimes, choose_arithmetic, time_threads
+from veldt.systems.planning.autotune import ThreadTimes, choose_arithmetic, time_arithmetic, time_threads
 from veldt.systems.planning.sentences import describe
 
 _SURELY_FITS = 2**30  # bytes
@@ -142,9 +143,23 @@ class RunPlan:
 
     def time_threads(self) -> ThreadTimes:
         """Times the passes of an update on one thread and on all, of a network that is only made for that."""
-        observation = blank_observation(self.spec, _update_rows(self.config, self.algorithm()), self.device)
-        make = partial(make_network, self.config, self.spec, self.own)
-        return time_threads(make, observation, self.config.run.precision)
+        return time_threads(self._make_network, self._update_observation, self.config.run.precision)
+
+    def time_arithmetic(self, kinds: Iterable[tuple[str, int]]) -> dict[tuple[str, int], float]:
+        """Returns the seconds of the passes of an update for each of the pairs (precision, threads)."""
+        return time_arithmetic(self._make_network, self._update_observation, self.device, kinds)
+
+    @property
+    def update_rows(self) -> int:
+        """The rows of one update on one device."""
+        return _update_rows(self.config, self.algorithm())
+
+    @property
+    def _update_observation(self) -> Observation:
+        return blank_observation(self.spec, self.update_rows, self.device)
+
+    def _make_network(self) -> Network:
+        return make_network(self.config, self.spec, self.own)
 
     def inference_threads_beside(self, training: int) -> int:
         """Returns torch's number of threads for inference on the CPU, where `training` threads train."""

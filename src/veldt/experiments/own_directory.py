@@ -1,0 +1,114 @@
+"""A directory in which one command at a time works, and which is continued with what was asked of it first."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from veldt.errors import UsageError
+from veldt.runs import strict_json
+from veldt.runs.files import explained, read_file, write_atomically
+
+_LOCK = "lock"
+
+
+class OwnDirectory:
+    """The directory `root` of a command.
+
+    Args:
+        verb: of the command.
+        noun: what the command makes there, with the file `<noun>.json` of what was asked.
+        asked: JSON values by name; a value may be an object of further values.
+        said_as: returns how messages call a value of `asked`: by its name, or by `name.inner name`.
+        before: names of files that may be there before the command has begun.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        verb: str,
+        noun: str,
+        asked: Mapping[str, Any],
+        said_as: Callable[[str], str],
+        before: Collection[str] = (),
+    ) -> None:
+        self.root, self._verb, self._noun, self._asked = root, verb, noun, asked
+        self._said_as, self._before = said_as, {_LOCK, *before}
+        self._path = root / f"{noun}.json"
+
+    def open(self) -> None:
+        """Makes the directory, or continues one, and locks it until this process ends.
+
+        Raises:
+            UsageError: something else was asked of it, it has files of the user's, or another process works in it.
+        """
+        with explained(f"the directory of the {self._noun}", self.root):
+            if self.root.exists() and not self.root.is_dir():
+                raise UsageError(f"--out {self.root} is a file: name a new directory")
+            self.root.mkdir(parents=True, exist_ok=True)
+        if not self._path.exists() and (
+            foreign := sorted({p.name for p in self.root.iterdir()} - self._before)
+        ):
+            raise UsageError(
+                f"--out {self.root} has files ({foreign[0]}) and is no {self._noun}: name a new directory for this one"
+            )
+        self._lock = (self.root / _LOCK).open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(
+                f"another veldt {self._verb} works in {self.root}: wait for it, or name another directory by --out"
+            ) from None
+        if self._path.exists():
+            self._check_asked()
+
+    def close(self) -> None:
+        """Unlocks the directory."""
+        self._lock.close()
+
+    def begin(self) -> None:
+        """Notes what is asked, with which alone the directory can be continued from now on."""
+        if not self._path.exists():
+            asked = strict_json.dumps(self._asked, indent=1).encode()
+            write_atomically(self._path, asked, f"the settings of the {self._noun}")
+
+    def read_json(self, path: Path) -> dict[str, Any]:
+        """Returns the JSON object in a file of this directory. UsageError if it holds none."""
+        try:
+            value = strict_json.loads(read_file(path))
+        except ValueError as error:
+            raise UsageError(
+                f"{path} is damaged ({error}): remove it, or name another directory by --out"
+            ) from None
+        if not isinstance(value, dict):
+            raise UsageError(
+                f"{path} is damaged (no JSON object): remove it, or name another directory by --out"
+            )
+        return value
+
+    def _check_asked(self) -> None:
+        before, now = _flat(self.read_json(self._path)), _flat(self._asked)
+        for name in now | before:
+            if before.get(name) != now.get(name):
+                raise UsageError(
+                    f"{self.root} was made with {self._said_as(name)} {_shown(before.get(name))}, and "
+                    f"{_shown(now.get(name))} is asked now: continue it with the same, or name another directory by "
+                    "--out"
+                )
+
+
+def _flat(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values by name, and those of an object in it by `name.inner name`, as JSON has them."""
+    values: dict[str, Any] = {}
+    for name, value in strict_json.loads(strict_json.dumps(asked)).items():
+        inner = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else None
+        values |= {name: value} if inner is None else inner
+    return values
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    return " ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

@@ -1,0 +1,1 @@
+"""The search for the settings with the best score, over runs on this machine."""
