@@ -21,7 +21,9 @@ class SampledRing(Protocol):
 
     rows: int
     valid: np.ndarray
-    sampleable: int
+
+    @property
+    def sampleable(self) -> int: ...
 
     @property
     def first(self) -> np.ndarray: ...
