@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from veldt.config.system_registry import register_system
     from veldt.errors import CheckpointError, EnvError, NetworkError, PluginError, UsageError, VeldtError
     from veldt.networks.registry import register_network
+    from veldt.own_loop import (
+        DistributedBuffer,
+        Finished,
+        GradientServer,
+        ModelServer,
+        Processes,
+        RoleProcess,
+        run_roles,
+    )
     from veldt.recipes import Recipe, Sourced, register_recipe
     from veldt.tracking.callback import Callback, CallbackContext
     from veldt.tracking.loggers.logger import Logger
@@ -63,6 +72,18 @@ _HOME = {
         ("CheckpointError", "NetworkError", "EnvError", "PluginError", "UsageError", "VeldtError"),
         "veldt.errors",
     ),
+    **dict.fromkeys(
+        (
+            "DistributedBuffer",
+            "Finished",
+            "GradientServer",
+            "ModelServer",
+            "Processes",
+            "RoleProcess",
+            "run_roles",
+        ),
+        "veldt.own_loop",
+    ),
     "register_algorithm": "veldt.algorithms.registry",
     "register_network": "veldt.networks.registry",
     "register_system": "veldt.config.system_registry",
@@ -73,13 +94,19 @@ __all__ = [
     "Callback",
     "CallbackContext",
     "CheckpointError",
+    "DistributedBuffer",
     "EnvError",
     "Export",
+    "Finished",
+    "GradientServer",
     "Logger",
+    "ModelServer",
     "NetworkError",
     "PluginError",
+    "Processes",
     "Recipe",
     "Reproduction",
+    "RoleProcess",
     "Run",
     "Sourced",
     "UsageError",
@@ -95,6 +122,7 @@ __all__ = [
     "register_system",
     "reproduce",
     "resume",
+    "run_roles",
     "train",
 ]
 

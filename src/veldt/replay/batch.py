@@ -8,6 +8,7 @@ reads it, and gives its keys back with new priorities. On the learner's device a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -36,28 +37,50 @@ def batch_layouts(spec: EnvSpec, rows: int) -> dict[str, Layout]:
 
 
 class ReplayBatch:
-    """N transitions; `len` is N.
+    """N transitions, or other rows that a replay buffer samples; `len` is N.
 
     `observation` and `next_observation` hold arrays by field (a single "" unless the space is a Dict), [N, ...], or
     [N, H, W, K] where frames are stacked. The target is reward_N + discount_N V(next); see `returns.n_step_returns`.
     `mass_N` float64 are proportional to the sampling probabilities (see `importance_weights`),
     `version_N` int32 are the policy versions that acted, and `key_N` int64 identify the transitions for
-    `ReplayBuffer.update`.
+    `ReplayBuffer.update`. Every batch has mass and keys; only transitions have the rest (see `RowBuffer` for others).
 
     Args:
-        arrays: by the names of `batch_layouts`.
+        arrays: by the names of `batch_layouts`, or of `row_buffer.row_batch_layouts`.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self.arrays = arrays
-        self.observation, self.next_observation = (
-            {name.removeprefix(which): array for name, array in arrays.items() if name.startswith(which)}
-            for which in (_OBSERVATION, _NEXT_OBSERVATION)
-        )
-        self.action_N = arrays["action"]
-        self.reward_N, self.discount_N, self.mass_N, self.key_N, self.version_N = (
-            arrays[name] for name in _OF_ROWS
-        )
+        self.mass_N, self.key_N = arrays["mass"], arrays["key"]
+
+    @cached_property
+    def observation(self) -> dict[str, np.ndarray]:
+        return self._fields(_OBSERVATION)
+
+    @cached_property
+    def next_observation(self) -> dict[str, np.ndarray]:
+        return self._fields(_NEXT_OBSERVATION)
+
+    @property
+    def action_N(self) -> np.ndarray:
+        return self.arrays["action"]
+
+    @property
+    def reward_N(self) -> np.ndarray:
+        return self.arrays["reward"]
+
+    @property
+    def discount_N(self) -> np.ndarray:
+        return self.arrays["discount"]
+
+    @property
+    def version_N(self) -> np.ndarray:
+        return self.arrays["version"]
+
+    def _fields(self, which: str) -> dict[str, np.ndarray]:
+        return {
+            name.removeprefix(which): array for name, array in self.arrays.items() if name.startswith(which)
+        }
 
     @classmethod
     def allocate(cls, layouts: Mapping[str, Layout]) -> ReplayBatch:

@@ -11,10 +11,25 @@ import numba
 import numpy as np
 
 from veldt.errors import VeldtError
-from veldt.replay.ring import Ring
 from veldt.replay.sum_tree import SumTree
 
 _EPSILON = 1e-6  # added to every priority, so that each can be drawn again (as in OpenAI Baselines)
+
+
+class SampledRing(Protocol):
+    """Where rows lie: `ring.Ring`, or `row_buffer.RowBuffer`. See there."""
+
+    rows: int
+    valid: np.ndarray
+
+    @property
+    def sampleable(self) -> int: ...
+
+    @property
+    def first(self) -> np.ndarray: ...
+
+    @property
+    def end(self) -> np.ndarray: ...
 
 
 class SamplingStrategy(Protocol):
@@ -38,7 +53,7 @@ class SamplingStrategy(Protocol):
 class Uniform:
     """Draws every sampleable row with equal probability, with replacement; each has the mass 1."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: SampledRing) -> None:
         self._ring = ring
 
     @property
@@ -67,7 +82,7 @@ class Prioritised:
     far (initially 1).
     """
 
-    def __init__(self, ring: Ring, alpha: float) -> None:
+    def __init__(self, ring: SampledRing, alpha: float) -> None:
         self._alpha = alpha
         self.tree = SumTree(ring.valid.size)
         self.largest = 1.0

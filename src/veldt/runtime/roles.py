@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from veldt.errors import PeerLostError, VeldtError
+from veldt.errors import PeerLostError, RoleError, VeldtError
 from veldt.runtime import activity
 from veldt.runtime.messages import write_message
 from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent
@@ -32,9 +32,8 @@ def failure_of(error: BaseException) -> Failed:
     shown = named_error(error) or error
     details = getattr(shown, "details", "") or traceback.format_exc()
     name = "" if isinstance(shown, VeldtError) else f"{type(shown).__name__}: "
-    return Failed(
-        f"{name}{shown}", details, isinstance(error, _FINAL), is_echo=isinstance(error, PeerLostError)
-    )
+    is_final = error.is_final if isinstance(error, RoleError) else isinstance(error, _FINAL)
+    return Failed(f"{name}{shown}", details, is_final, is_echo=isinstance(error, PeerLostError))
 
 
 @dataclass(frozen=True)

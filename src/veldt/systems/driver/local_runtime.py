@@ -41,6 +41,8 @@ def start_inline(graph: Graph) -> tuple[InlineSupervisor, dict[str, Any]]:
 
 def _check_memory(graph: Graph) -> None:
     """Raises UsageError where the buffers of the edges do not fit into this machine's memory."""
+    if not graph.edges:
+        return
     largest = max(graph.edges.values(), key=lambda edge: edge_bytes(edge.spec))
     needed, available = sum(edge_bytes(edge.spec) for edge in graph.edges.values()), available_memory()
     if needed > available:

@@ -43,11 +43,15 @@ def reason_to_stop(
     return "interrupted" if stop.is_set() else None
 
 
+_STOPPING = "\nstopping after this batch, with a checkpoint (again, after a second: at once, without)\n"
+
+
 @contextlib.contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
+def stop_on_signals(text: str = _STOPPING) -> Iterator[threading.Event]:
     """Yields an event that Ctrl-C, SIGTERM or a closed terminal sets; another signal after a second stops at once.
 
-    The first one also continues processes of the run that were stopped: their part of the last checkpoint is needed.
+    The first one prints `text`, and also continues processes of the run that were stopped: their part of the last
+    checkpoint is needed.
     """
     event, previous, requested_at = threading.Event(), {}, 0.0
 
@@ -63,10 +67,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
         requested_at = now
         # Not `print`: this handler may have interrupted one. The terminal may be closed.
         with contextlib.suppress(OSError):
-            os.write(
-                2,
-                b"\nstopping after this batch, with a checkpoint (again, after a second: at once, without)\n",
-            )
+            os.write(2, text.encode())
         # A thread, because this handler may have interrupted an import.
         threading.Thread(target=continue_descendants, daemon=True, name="continue").start()
 

@@ -29,7 +29,7 @@ from veldt.config.train_config import TrainConfig
 from veldt.envs.spec import EnvSpec
 from veldt.exchange.parameter_partition import COUNTS, PARAMETERS, VERSION, ShardCounts
 from veldt.exchange.persistent_state import PersistentState
-from veldt.exchange.slots import Slots
+from veldt.exchange.slots import Arrays, Slots
 from veldt.exchange.weights import Weights
 from veldt.learning.learner import load_state, load_weights
 from veldt.learning.optimiser import GroupedRule
@@ -38,9 +38,9 @@ from veldt.networks.precision import apply_precision
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
+from veldt.systems.roles.gradient_serving import Staleness, serve_gradients
 from veldt.systems.roles.messages import SnapshotPart
 
-_WAIT_S = 0.05  # seconds without a heartbeat while no gradient arrives
 _RECALL_S = 5.0  # for readers on other machines to send what a former incarnation published
 _NONE = ShardCounts()
 
@@ -75,27 +75,28 @@ def run_parameter_shard(
     settings = plan.config.roles
     assert isinstance(settings, GorilaConfig)
     shard = _initial_state(control, plan, part, persistent)
-    part.publish(shard.version, shard.published())
-    incoming, published, sent_snapshot, any_stale = gradients.consumer(), shard.version, 0, False
-    while not control.stopping:
-        control.heartbeat()
-        # A version that is due is published when no gradient is waiting, or when each learner may have sent one. After
-        # a stale gradient it is published at once: else the sender would compute stale ones for ever.
-        ahead = shard.version - published
-        is_due = ahead >= settings.publish_every or (any_stale and ahead > 0)
-        received = incoming.take(0.0 if is_due else _WAIT_S)
-        if received is not None:
-            arrays = received.arrays
-            gradient_N = torch.from_numpy(arrays["gradient"])
-            base, rate_G = int(arrays["base"][0]), arrays["learning_rate"].tolist()
-            any_stale |= not shard.take(gradient_N, base, rate_G)
-            incoming.release(received.ring)
-        if is_due and (received is None or any_stale or ahead >= settings.publish_every + settings.learners):
-            part.publish(shard.version, shard.published())
-            published, any_stale = shard.version, False
+    sent_snapshot = 0
+
+    def apply(arrays: Arrays) -> bool:
+        gradient_N = torch.from_numpy(arrays["gradient"])
+        return shard.take(gradient_N, int(arrays["base"][0]), arrays["learning_rate"].tolist())
+
+    def send_snapshot() -> None:
+        nonlocal sent_snapshot
         if (number := control.requested_snapshot) not in (0, sent_snapshot):
             sent_snapshot = number
             control.send(SnapshotPart(number, {plan.group: shard.state_arrays()}))
+
+    serve_gradients(
+        control,
+        shard,
+        apply,
+        gradients.consumer(),
+        part,
+        settings.learners,
+        settings.publish_every,
+        send_snapshot,
+    )
 
 
 class ParameterShard:
@@ -117,22 +118,22 @@ class ParameterShard:
         counts: ShardCounts = _NONE,
         max_staleness: int = 0,
     ) -> None:
-        self._rule, self._first, self._max_staleness = rule, first, max_staleness
+        self._rule, self._first = rule, first
         self._parameters_N, self._state = parameters_N, state
         self._no_bf16_copy = torch.empty(0, dtype=torch.bfloat16)
-        self.version, self.counts = version, counts
+        self.version, self._staleness = version, Staleness(max_staleness, counts)
+
+    @property
+    def counts(self) -> ShardCounts:
+        """Counts of the gradients received."""
+        return self._staleness.counts
 
     def take(self, gradient_N: Tensor, base: int, rate_G: Sequence[float]) -> bool:
         """Makes one update by a gradient of version `base`; returns False if it is too old, and is discarded.
 
         The gradient may be overwritten. `rate_G` are the groups' learning rates, NaN for a group that does not move.
         """
-        # An incarnation that started from a checkpoint may be behind its learners.
-        staleness = max(0, self.version - base)
-        is_stale = 0 < self._max_staleness < staleness
-        gradients, stale, total = self.counts
-        self.counts = ShardCounts(gradients + 1, stale + is_stale, total + staleness)
-        if is_stale:
+        if not self._staleness.admits(self.version, base):
             return False
         names = (group.name for group in self._rule.groups)
         rates = {name: rate for name, rate in zip(names, rate_G, strict=True) if not math.isnan(rate)}

@@ -8,7 +8,6 @@ actors ==slots==> shard ==rows of batches==> learner
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ import numpy as np
 from veldt.config.train_config import TrainConfig
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
-from veldt.exchange.replay import ReplayEnds, ReplayOut, SampleRequest
+from veldt.exchange.replay import ReplayEnds
 from veldt.exchange.slots import ReceivedSlot, Slots
 from veldt.replay.archive import NewRows, ReplayArchive
 from veldt.replay.buffer import ReplayBuffer
@@ -31,9 +30,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import use_batch_scheduler
 from veldt.runtime.roles import Control
 from veldt.systems.roles.messages import SnapshotPart, WrittenSegments
-
-_AT_ONCE = 16  # requests of a learner that are served before slots of actors are checked again
-_WAIT_S = 0.05  # seconds without a heartbeat while there is nothing to do
+from veldt.systems.roles.replay_serving import ReplayService
 
 
 @dataclass(frozen=True)
@@ -83,26 +80,14 @@ class ReplayShard:
         self._checkpoints = (
             None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, self._buffer)
         )
-        self._servers, self._incoming = [edge.server(plan.number) for edge in batches], slots.consumer()
-        for server in self._servers:
-            _publish_state(server, self._buffer)
+        servers = [edge.server(plan.number) for edge in batches]
+        self._service = ReplayService(self._buffer, slots.consumer(), servers, self._store)
 
     def step(self) -> None:
         """Stores a slot and carries out requests; waits a moment where there is neither."""
         if self._checkpoints is not None:
             self._checkpoints.poll()
-        received = self._incoming.take(0.0)
-        if received is not None:
-            self._store(received)
-        is_idle = received is None
-        for server in self._servers:
-            for request in itertools.islice(iter(server.take, None), _AT_ONCE):
-                _execute(request[0], self._buffer)
-                server.done(*request)
-                is_idle = False
-            _publish_state(server, self._buffer)
-        if is_idle:
-            self._incoming.wait(_WAIT_S)
+        self._service.step()
 
     def _store(self, received: ReceivedSlot) -> None:
         plan, rows = self._plan, Rows(self._plan.spec, received.arrays)
@@ -111,7 +96,6 @@ class ReplayShard:
         for copy in range(plan.insertions):
             first = plan.first[received.ring] + copy * plan.width
             self._buffer.append(rows, received.arrays["priority"], first)
-        self._incoming.release(received.ring)
 
 
 class _ShardCheckpoints:
@@ -159,15 +143,3 @@ class _ShardCheckpoints:
 
     def _write(self, rows: NewRows) -> None:
         self._segments = self._archive.write(rows)
-
-
-def _publish_state(server: ReplayOut, buffer: ReplayBuffer) -> None:
-    """Publishes total sampling weight, rows and dropped priorities of the replay buffer."""
-    server.state(buffer.index.mass if len(buffer) else 0.0, len(buffer), buffer.dropped)
-
-
-def _execute(request: SampleRequest, buffer: ReplayBuffer) -> None:
-    if request.out is None:
-        buffer.update(request.key_N, request.priority_N)
-    else:
-        buffer.sample(request.out, request.seed)

@@ -1,0 +1,156 @@
+"""The model server: one process publishes weights with a version, others pull the newest. It has no process of its own.
+
+learner --publish(version)--> two copies in shared memory (on Ray: its own) --pull--> actors, evaluators
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from veldt.errors import UsageError
+from veldt.exchange.graph import Edge, WeightsSpec, Wiring, role_name
+from veldt.exchange.weights import Weights
+from veldt.own_loop.network_arrays import NetworkArrays, layouts_of, state_of
+from veldt.own_loop.piece import Parts, Users
+from veldt.own_loop.role_process import RoleProcess
+
+
+@dataclass(frozen=True)
+class ModelServer:
+    """Weights with versions: a learner publishes them, actors pull the newest (Ape-X, IMPALA).
+
+    The functions that take the piece get an object with `publish(network)`, `pull(network)` and `version`; see
+    `ModelClient`. Neither side waits for the other, but for the first version.
+
+    Args:
+        network: makes the network, without arguments; for names, shapes and dtypes of parameters and buffers.
+        source: the role that publishes: its process 0 does.
+        deadline_s: seconds that a pull waits for the first version.
+
+    Source: Horgan et al. 2018, algorithms 1 and 2.
+    """
+
+    network: Callable[[], nn.Module]
+    source: str
+    deadline_s: float = 300.0
+
+    def parts(self, users: Users) -> Parts:
+        """See `Piece`."""
+        users.count(self.source, "source")
+        readers = [role for role in users.counts if role != self.source]
+        if not readers:
+            raise UsageError(
+                f"nobody pulls from the model server '{users.name}': another role must take it, too"
+            )
+        edge = Edge(
+            self.source,
+            readers[0],
+            "weights, two copies that none waits for",
+            WeightsSpec(self._layouts(users)),
+        )
+        return Parts((), {f"{users.name} weights": edge})
+
+    def wiring(self, users: Users, role: str, index: int) -> Wiring:
+        """See `Piece`."""
+        # Readers on other machines ask the first process of the source.
+        return {} if role == self.source and index else {"weights": f"{users.name} weights"}
+
+    def open(self, users: Users, process: RoleProcess, edges: Mapping[str, Any]) -> ModelClient:
+        """See `Piece`."""
+        publisher = role_name(self.source, 0, users.counts[self.source])
+        return ModelClient(
+            users.name,
+            process,
+            NetworkArrays(self._layouts(users), state_of),
+            edges.get("weights"),
+            publisher,
+            self,
+        )
+
+    def _layouts(self, users: Users) -> dict[str, Any]:
+        return layouts_of(self.network, state_of, f"the model server '{users.name}'")
+
+
+class ModelClient:
+    """What a function gets of a `ModelServer`. `version` is the one published or pulled last, -1 before."""
+
+    def __init__(
+        self,
+        name: str,
+        process: RoleProcess,
+        arrays: NetworkArrays,
+        edge: Weights | None,
+        publisher: str,
+        settings: ModelServer,
+    ) -> None:
+        self._name, self._process, self._network, self._edge = name, process, arrays, edge
+        self._publisher, self._settings = publisher, settings
+        self.version = -1
+        self._pulled_into: nn.Module | None = None
+        if edge is not None and process.name != publisher:
+            edge.check(arrays.arrays)
+
+    def publish(self, network: nn.Module, version: int | None = None) -> int:
+        """Publishes a copy of the network's parameters and buffers as the newest, and returns the version.
+
+        Args:
+            version: by default one more than the last, from 0 on.
+
+        Raises:
+            UsageError: this process is not the one that publishes.
+            VeldtError: `network` has other parameters or buffers than the piece's (name, shape, dtype).
+        """
+        if self._edge is None or self._process.name != self._publisher:
+            raise UsageError(
+                f"the {self._process.name} publishes to the model server '{self._name}': only the {self._publisher} "
+                "does, the first process of its source"
+            )
+        if version is not None and version < 0:
+            raise UsageError(f"version is {version}: it must be 0 or more")
+        self.version = self.version + 1 if version is None else version
+        tensors = self._network.tensors_of(network)
+        self._edge.publish(
+            self.version, {name: np.asarray(tensor.detach().cpu()) for name, tensor in tensors.items()}
+        )
+        self._process.heartbeat()
+        return self.version
+
+    def pull(self, network: nn.Module) -> int:
+        """Copies the newest weights into `network` if they are newer than the last pulled; returns their version.
+
+        Only the first pull waits, for the first version to be published; -1, and nothing copied, if all processes are
+        asked to end meanwhile.
+
+        Raises:
+            UsageError: this process is the one that publishes, or is of its role.
+            VeldtError: `network` has other parameters or buffers, or nothing was published within `deadline_s`.
+        """
+        edge = self._edge
+        if edge is None or self._process.name == self._publisher:
+            raise UsageError(
+                f"the {self._process.name} pulls from the model server '{self._name}', whose source is its own role: "
+                "only other roles pull"
+            )
+        before, deadline_s = self.version, self._settings.deadline_s
+
+        def attempt() -> int | None:
+            version = edge.pull_if_newer(before, self._network.arrays)
+            return None if version < 0 else version
+
+        version = self._process.wait_for(
+            attempt,
+            deadline_s,
+            lambda: (
+                f"nothing was published to the model server '{self._name}' for {deadline_s:g} s: the {self._publisher} "
+                "must publish its first weights before it waits for anything"
+            ),
+        )
+        if version is not None and (version != before or network is not self._pulled_into):
+            self.version, self._pulled_into = version, network
+            self._network.load(network)
+        return self.version

@@ -1,0 +1,215 @@
+"""Runs a program of the user's own functions: makes the graph of its roles and pieces, and supervises the processes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import cloudpickle
+
+from veldt.errors import RoleError, UsageError
+from veldt.exchange.graph import Edge, Graph, Role, role_name
+from veldt.own_loop.messages import Logged, Returned, StopAll
+from veldt.own_loop.piece import STARTUP_TIMEOUT_S, Piece, Users, wired
+from veldt.own_loop.processes import Processes
+from veldt.own_loop.role_process import OwnPlan, run_own_function
+from veldt.runtime.role_messages import Note, Received, Restarted
+from veldt.runtime.supervision import RunningRoles
+from veldt.setting_metadata import check_type
+from veldt.systems.driver.local_runtime import start_local
+from veldt.systems.driver.outcome import stop_on_signals
+
+_POLL_S = 0.1
+_STOP_S = 5.0  # for functions to end on request, until their processes are killed
+
+Log = Callable[[str, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program of `run_roles` that has ended.
+
+    `reason` is "returned" (every function has), "stopped" (by `stop_all`, and `why` is its sentence), "seconds" or
+    "interrupted" (Ctrl-C, SIGTERM). `returned` has for each role what its processes have returned, in order: None for
+    one that did not return in time when it was asked to end. `seconds` is the time since the start.
+    """
+
+    reason: str
+    why: str
+    seconds: float
+    returned: Mapping[str, Sequence[Any]] = field(repr=False)
+
+
+def run_roles(
+    roles: Mapping[str, Processes],
+    pieces: Mapping[str, Piece] | None = None,
+    *,
+    cluster: str | None = None,
+    seconds: float | None = None,
+    log: Log | None = None,
+) -> Finished:
+    """Runs your own functions as processes, connected by pieces, until all have returned or one calls `stop_all`.
+
+    When it returns or raises, no process and no shared memory is left. Functions, also those of the script itself, are
+    sent to the processes by cloudpickle.
+
+    Args:
+        roles: the functions and their numbers of processes, by the name of each role.
+        pieces: `GradientServer`, `ModelServer`, `DistributedBuffer`, by the name of the parameter that takes it.
+        cluster: where the processes run: "local" starts Ray on this machine, "HOST:PORT" joins a Ray cluster; by
+            default they run on this machine without Ray.
+        seconds: time after which all are asked to end.
+        log: called with the name of a process and the values of its `process.log`; by default they are printed.
+
+    Raises:
+        UsageError: roles and pieces do not fit each other; nothing was started.
+        RoleError: a process died or hung, or a function raised, and may not be restarted. The message names the process
+            and, for an exception, file and line; `details` (also a note of the exception) is the traceback.
+    """
+    check_type("cluster", cluster, str | None)
+    check_type("seconds", seconds, float | None)
+    graph = _graph(roles, pieces or {})
+    began = time.monotonic()
+    with (
+        _runtime(cluster) as start,
+        stop_on_signals("\nstopping (again, after a second: at once)\n") as interrupt,
+    ):
+        running, _ = start(graph)
+        program = _Program(running, roles, log or _print)
+        try:
+            running.start()
+            while not (reason := program.reason()) and not interrupt.is_set():
+                if seconds is not None and time.monotonic() > began + seconds:
+                    reason = "seconds"
+                    break
+                program.handle(running.poll(_POLL_S))
+            program.handle(running.stop(_STOP_S))
+        except RoleError as error:
+            if error.details:
+                error.add_note(error.details)
+            raise
+        finally:
+            running.kill()
+    return Finished(reason or "interrupted", program.why, time.monotonic() - began, program.returned)
+
+
+class _Program:
+    """What the functions have sent. `returned` is by role, and `why` the sentence of `stop_all`."""
+
+    def __init__(self, running: RunningRoles, roles: Mapping[str, Processes], log: Log) -> None:
+        self._running, self._log = running, log
+        # The user's processes come first in the graph, in this order.
+        self._own = [(name, index) for name, processes in roles.items() for index in range(processes.count)]
+        self._names = [role_name(name, index, roles[name].count) for name, index in self._own]
+        self.returned: dict[str, list[Any]] = {
+            name: [None] * processes.count for name, processes in roles.items()
+        }
+        self._is_stopped, self.why = False, ""
+
+    def reason(self) -> str:
+        """Returns why the program is to end, or ""."""
+        if self._is_stopped:
+            return "stopped"
+        return "returned" if all(map(self._running.has_ended, range(len(self._own)))) else ""
+
+    def handle(self, messages: Sequence[Received]) -> None:
+        for received in messages:
+            match received.message:
+                case Logged(values):
+                    self._log(self._names[received.role], values)
+                case StopAll(why):
+                    self.why = self.why if self._is_stopped else why
+                    self._is_stopped = True
+                case Returned(result):
+                    role, index = self._own[received.role]
+                    self.returned[role][index] = result["value"]
+                case Restarted(name, why):
+                    self._log(name, {"restarted": why})
+                case Note(text):
+                    self._log("veldt", {"note": text})
+
+
+def _graph(roles: Mapping[str, Processes], pieces: Mapping[str, Piece]) -> Graph:
+    """Returns the graph: the user's roles first, then those of the pieces."""
+    if not roles:
+        raise UsageError(
+            "run_roles got no roles: give at least one, such as {'learner': veldt.Processes(learn)}"
+        )
+    taken = {name: processes.pieces(pieces) for name, processes in roles.items()}
+    users = {
+        piece: Users(piece, {name: roles[name].count for name in roles if piece in taken[name]})
+        for piece in pieces
+    }
+    if unused := [name for name, of_piece in users.items() if not of_piece.counts]:
+        raise UsageError(
+            f"no function takes the piece '{unused[0]}': give one a parameter of that name, or leave the piece out"
+        )
+    edges: dict[str, Edge] = {}
+    own_roles: list[Role] = []
+    for name, piece in pieces.items():
+        parts = piece.parts(users[name])
+        edges |= parts.edges
+        own_roles += parts.roles
+    if clash := sorted({role.name for role in own_roles} & roles.keys()):
+        raise UsageError(f"a role is called '{clash[0]}', as the process of a piece is: take another name")
+    theirs = [
+        _role(name, processes, {piece: pieces[piece] for piece in taken[name]}, users)
+        for name, processes in roles.items()
+    ]
+    return Graph((*theirs, *own_roles), edges).with_given_limit()
+
+
+def _role(name: str, processes: Processes, pieces: Mapping[str, Piece], users: Mapping[str, Users]) -> Role:
+    try:
+        code = cloudpickle.dumps((processes.function, dict(processes.kwargs), dict(pieces)))
+    except Exception as error:
+        raise UsageError(
+            f"the function, kwargs or pieces of the role '{name}' cannot be sent to a process ({error}): make what "
+            "cannot be copied, such as an env, inside the function"
+        ) from error
+    indices = range(processes.count)
+    of_role = tuple(users[piece] for piece in pieces)
+    return Role(
+        name,
+        "a function of the program",
+        run_own_function,
+        [OwnPlan(code, name, index, processes.count, of_role, processes.threads) for index in indices],
+        [
+            {
+                at: edge
+                for key, piece in pieces.items()
+                for at, edge in wired(piece, users[key], name, index).items()
+            }
+            for index in indices
+        ],
+        processes.max_restarts,
+        processes.deadline_s,
+        startup_timeout_s=max(processes.deadline_s, STARTUP_TIMEOUT_S),
+        gpus=processes.gpus,
+    )
+
+
+@contextlib.contextmanager
+def _runtime(cluster: str | None) -> Iterator[Callable[[Graph], tuple[RunningRoles, dict[str, Any]]]]:
+    """Yields what runs a graph: on this machine, or on a cluster, connected until the block ends."""
+    if cluster is None:
+        yield start_local
+        return
+    from veldt.runtime.on_ray.cluster import connected
+
+    with connected(cluster) as joined:
+        from veldt.systems.driver.ray_runtime import start_on_ray
+
+        yield partial(start_on_ray, joined)
+
+
+def _print(process: str, values: Mapping[str, Any]) -> None:
+    shown = (
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values.items()
+    )
+    print(f"{process}: {', '.join(shown)}", flush=True)

@@ -1,0 +1,106 @@
+"""The pieces do what they say, in programs of a few processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import programs
+import pytest
+
+import veldt
+
+ROWS: dict[str, Any] = {"row": programs.ROW, "source": "actor", "target": "learner", "capacity": 2000}
+
+
+def test_every_gradient_is_applied_once() -> None:
+    learners = veldt.Processes(programs.pushes, 2, {"times": 20})
+    server = veldt.GradientServer(programs.zeros, programs.sgd, source="learner")
+    done = veldt.run_roles({"learner": learners}, {"gradients": server})
+    assert done.reason == "returned"
+    for result in done.returned["learner"]:
+        assert result["version"] == 40 and result["discarded"] == 0
+        np.testing.assert_array_equal(result["weight"], np.full((1, 2), 40.0, np.float32))
+
+
+def test_weights_arrive_whole_with_their_version() -> None:
+    roles = {"learner": veldt.Processes(programs.publishes), "actor": veldt.Processes(programs.pulls, 2)}
+    done = veldt.run_roles(roles, {"weights": veldt.ModelServer(programs.network, source="learner")})
+    assert done.returned["learner"] == [4]
+    for seen in done.returned["actor"]:
+        assert seen[-1] == 4 and seen == sorted(seen)
+
+
+def program(buffer: veldt.DistributedBuffer, act: Any, learn: Any, act_kwargs: Any, learn_kwargs: Any) -> Any:
+    roles = {
+        "actor": veldt.Processes(act, 2, act_kwargs),
+        "learner": veldt.Processes(learn, kwargs=learn_kwargs),
+    }
+    return veldt.run_roles(roles, {"replay": buffer}).returned["learner"][0]
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_rows_of_all_processes_are_drawn_alike(shards: int) -> None:
+    buffer = veldt.DistributedBuffer(batch_size=50, learning_starts=400, shards=shards, **ROWS)
+    result = program(buffer, programs.adds, programs.samples, {"rows": 200}, {"batches": 80})
+    assert result["sizes"] == [50] * 80 and result["rows"] == 400
+    found = result["found"][:, :200]
+    assert found.sum() == 4000 and result["found"].sum() == 4000
+    assert (found > 0).mean() > 0.99 and abs(found[0].sum() - 2000) < 250
+
+
+def test_training_intensity_lets_the_learner_not_run_ahead() -> None:
+    """400 rows, of which 100 come first, sampled 2 times each: 12 batches of 50. The next is never due."""
+    buffer = veldt.DistributedBuffer(batch_size=50, learning_starts=100, training_intensity=2.0, **ROWS)
+    roles = {
+        "actor": veldt.Processes(programs.adds, 2, {"rows": 200}),
+        "learner": veldt.Processes(programs.samples, kwargs={"batches": 100}),
+    }
+    done = veldt.run_roles(roles, {"replay": buffer}, seconds=3.0)
+    assert done.reason == "seconds" and len(done.returned["learner"][0]["sizes"]) <= 12
+
+
+def test_training_intensity_lets_actors_not_run_ahead() -> None:
+    """Nobody samples: of each row one sample is due, so that only so many fit before a batch must be drawn."""
+    buffer = veldt.DistributedBuffer(
+        batch_size=50, learning_starts=100, training_intensity=1.0, deadline_s=0.2, **ROWS
+    )
+    roles = {
+        "actor": veldt.Processes(programs.adds, 1, {"rows": 1000}),
+        "learner": veldt.Processes(programs.takes_none),
+    }
+    with pytest.raises(
+        veldt.VeldtError, match=r"the actor failed \((no batch was sampled|the buffer 'replay')"
+    ):
+        veldt.run_roles(roles, {"replay": buffer})
+
+
+def test_episodes_are_sampled_whole() -> None:
+    row = {"reward": ((), "float32"), "observation": ((2,), "float32")}
+    buffer = veldt.DistributedBuffer(row, "actor", "learner", capacity=8, batch_size=8, episode_steps=4)
+    roles = {
+        "actor": veldt.Processes(programs.adds_episodes, 2),
+        "learner": veldt.Processes(programs.samples_episodes),
+    }
+    (result,) = veldt.run_roles(roles, {"replay": buffer}).returned["learner"]
+    assert result["equal"] and result["shape"] == [8, result["longest"], 2]
+
+
+def test_new_priorities_decide_what_is_drawn() -> None:
+    buffer = veldt.DistributedBuffer(batch_size=50, alpha=1.0, learning_starts=64, shards=2, **ROWS)
+    result = program(buffer, programs.adds, programs.renews, {"rows": 32}, {})
+    assert 0 < result["weight"] <= result["rest"] == 1
+
+
+def test_logged_values_and_the_reason_come_back() -> None:
+    logged = []
+    roles = {"one": veldt.Processes(programs.stops), "other": veldt.Processes(programs.waits, 2)}
+    done = veldt.run_roles(roles, log=lambda process, values: logged.append((process, values)))
+    assert logged == [("one", {"answer": 42, "mean": 1.5})]
+    assert (done.reason, done.why) == ("stopped", "the answer is known")
+    assert done.returned == {"one": [None], "other": ["asked", "asked"]}
+
+
+def test_seconds_end_a_program() -> None:
+    done = veldt.run_roles({"other": veldt.Processes(programs.waits)}, seconds=0.1)
+    assert done.reason == "seconds" and done.returned == {"other": ["asked"]}
