@@ -16,11 +16,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import psutil
 
 from veldt.errors import UsageError, VeldtError
 from veldt.runtime.on_ray.settings import on_loopback, quiet, token
+
+if TYPE_CHECKING:
+    from veldt.runtime.on_ray.hosts import Hosts
 
 LOCAL = "local"
 _START_S = 60.0
@@ -38,6 +42,7 @@ class Cluster:
         self._head: subprocess.Popen[bytes] | None = None
         self._directory = ""
         self._has_joined = False
+        self._hosts: Hosts | None = None
         self._within = contextlib.ExitStack()
 
     def ready(self, *, cpus: int, gpus: int, store_bytes: int) -> None:
@@ -77,6 +82,13 @@ class Cluster:
         self._within.enter_context(token(fresh=False))
         _try(self.address)
         self._init(self.address)
+
+    def hosts(self) -> Hosts:
+        """Returns what starts the hosts of this run, the same over all its restarts."""
+        from veldt.runtime.on_ray.hosts import Hosts
+
+        self._hosts = self._hosts or Hosts(is_own=self.address == LOCAL)
+        return self._hosts
 
     def resources(self) -> dict[str, float]:
         """Returns the resources of all nodes: "CPU", "GPU", ..."""
