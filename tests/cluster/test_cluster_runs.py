@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from ray_clusters import left
+from ray_clusters import left, private_ray
 
 import veldt
 from veldt.errors import UsageError
@@ -177,6 +177,37 @@ def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left:
     finally:
         process.kill()
         process.communicate()
+
+
+def _begin_head(directory: Path) -> subprocess.Popen[bytes]:
+    directory.mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-m", "veldt.runtime.on_ray.head", "1", "0", str(80 * 2**20), str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def test_a_ray_that_is_being_started_ends_with_its_run(nothing_left: Path) -> None:
+    directory = nothing_left / "veldt-ray-head"
+    with private_ray(), _begin_head(directory) as head:
+        said, _ = head.communicate(timeout=60)  # which closes its input, as the end of the run does
+        assert not said and head.returncode == 0 and not directory.exists()
+
+
+@pytest.mark.long
+def test_nothing_of_a_ray_outlives_its_head(nothing_left: Path) -> None:
+    """Also a process that was stopped by a signal."""
+    directory = nothing_left / "veldt-ray-head"
+    with private_ray(), _begin_head(directory) as head:
+        assert head.stdout is not None and head.stdout.readline()
+        family = psutil.Process(head.pid).children(recursive=True)
+        (raylet,) = (process for process in family if process.name() == "raylet")
+        raylet.children()[0].suspend()
+        head.communicate(timeout=60)
+        assert not [process for process in family if process.is_running()] and not directory.exists()
 
 
 def _only_on_loopback(pid: int) -> None:

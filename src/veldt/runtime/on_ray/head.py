@@ -16,6 +16,7 @@ import ctypes
 import os
 import shutil
 import sys
+import threading
 import time
 
 import psutil
@@ -51,6 +52,11 @@ def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
     address_output = os.dup(1)
     os.dup2(2, 1)  # Ray's own output goes to standard error
     _adopt_orphans()
+    # From the beginning: the run may be killed while Ray is being started.
+    closed = threading.Thread(
+        target=_end_with_the_run, args=(directory,), daemon=True, name="end-with-the-run"
+    )
+    closed.start()
     try:
         quiet()
         os.environ.setdefault(*WORKER_NICENESS)
@@ -72,10 +78,20 @@ def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
         _stand_back()  # after the start of Ray, which it would slow down
         os.write(address_output, f"{context.address_info['gcs_address']}\n".encode())
         os.close(address_output)
-        sys.stdin.buffer.read()
+        closed.join()
     finally:
-        _kill_descendants()
-        shutil.rmtree(directory, ignore_errors=True)
+        _end(directory)
+
+
+def _end_with_the_run(directory: str) -> None:
+    sys.stdin.buffer.read()
+    _end(directory)
+    os._exit(0)  # what Ray does at exit would wait for the processes that were killed
+
+
+def _end(directory: str) -> None:
+    _kill_descendants()
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _adopt_orphans() -> None:
@@ -101,4 +117,3 @@ def _kill_descendants() -> None:
 if __name__ == "__main__":
     cpus, gpus, store_bytes = map(int, sys.argv[1:4])
     main(cpus, gpus, store_bytes, sys.argv[4])
-    os._exit(0)  # what Ray does at exit would wait for the processes that were killed
