@@ -142,7 +142,7 @@ class SoakedRun:
             return []
 
     def resume(self) -> None:
-        self._begin("resume", str(self.run), "--steps", str(self.steps() + 200_000_000))
+        self._begin("resume", str(self.run), "--steps", str(self.steps() + 200_000_000), *self._cluster)
 
     def left_over(self, family: list[psutil.Process]) -> list[str]:
         """Returns what is left of the ended run: its processes, shared memory and temporary files."""
