@@ -22,7 +22,7 @@ from veldt.runtime.on_ray.host_process import HostProcess
 from veldt.runtime.process_state import is_running, is_stopped
 from veldt.runtime.processes import PRELOAD_ROLES
 
-_RESERVE = 2  # hosts of about 300 MB each
+_RESERVE = 2  # hosts of about 400 MB each
 
 # Messages have a thread of their own, so that they are received in the order in which each peer sent them.
 _RemoteHost = ray.remote(concurrency_groups={"transport": 1, "control": 1}, max_restarts=0)(Host)

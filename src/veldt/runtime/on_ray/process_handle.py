@@ -35,7 +35,7 @@ class RayProcessHandle:
     def __init__(self, number: int, restart_count: int, actor: Any, start: Callable[[], RoleStart]) -> None:
         self.number, self.attempt, self.actor, self._start = number, restart_count, actor, start
         self.asked: Any = None  # the reference of the pending answer
-        self._asked_at = math.inf
+        self._asked_at = math.inf  # when the first request was sent that has no answer
         self.where: HostPlace | None = None
         self._process: HostProcess | None = None
         self.has_begun = self.is_over = False
@@ -52,7 +52,7 @@ class RayProcessHandle:
 
     def ask(self, news: HostNews, peers: PeerAddresses) -> None:
         """Sends the next request: where the host is, the role to begin, or an exchange."""
-        self._asked_at = time.monotonic()
+        self._asked_at = min(self._asked_at, time.monotonic())
         if self.where is None:
             self.asked = self.actor.here.remote(*paths_here())
         elif not self.has_begun:
@@ -62,7 +62,7 @@ class RayProcessHandle:
 
     def answered(self) -> HostReport | None:
         """Takes the answer that has arrived."""
-        asked, self.asked, self._asked_at = self.asked, None, math.inf
+        asked, self.asked = self.asked, None
         try:
             answer = ray.get(asked)
         except ActorUnavailableError:  # it may recover; if not, it will miss its deadline
@@ -79,6 +79,7 @@ class RayProcessHandle:
                 "that its environment and network import on every node of the cluster"
             )
             return None
+        self._asked_at = math.inf
         if isinstance(answer, HostPlace):
             self._process, self.where, self._placed_at = HostProcess(answer), answer, time.monotonic()
             if answer.veldt != installed():

@@ -90,8 +90,8 @@ class RaySupervisor(Supervision):
     def broadcast(self, *, stopping: bool, snapshot: int) -> None:
         self._broadcast_news = HostNews(stopping=stopping, snapshot=snapshot)
 
-    def poll(self, patience_s: float) -> list[Received]:
-        messages = super().poll(patience_s)
+    def check_places(self, now: float) -> list[Received]:
+        messages = []
         if self._failed is not None:
             raise self._failed
         for handle in self._handles.values():
@@ -100,7 +100,6 @@ class RaySupervisor(Supervision):
                     raise handle.refused
                 messages.append(self._refused(handle))
         self._hosts.keep_reserve()
-        now = time.monotonic()
         return messages + (self._check_starts(now) if self._hosts.is_own else self._check_room(now))
 
     def can_begin(self, role: SupervisedRole) -> bool:
@@ -134,7 +133,7 @@ class RaySupervisor(Supervision):
         late = [role for needed in (True, False) for role in self._without_room(needed=needed)]
         messages: list[Received] = []
         for role in late:
-            if now - role.began > _PROCESS_S:
+            if role.process is not None and now - role.began > _PROCESS_S:
                 messages += self._lost(role, now, f"did not start within {_PROCESS_S:g} s")
         return messages
 
