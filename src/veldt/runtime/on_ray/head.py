@@ -5,7 +5,7 @@
 It writes the address to its standard output, and removes the directory of Ray's temporary files at its end. It has its
 own session, so signals from a terminal or a job scheduler to the run's processes do not reach it: the run needs the
 cluster for its last checkpoint. When the run is killed, the pipe closes and the cluster ends at once: its processes are
-killed, since nothing in them is needed any more, and Ray's own way to end takes ten seconds and more. (If this process
+killed, since nothing in them is needed any more, and Ray's own way to end takes seconds. (If this process
 is killed instead, the kernel ends the processes that it started.)
 """
 
