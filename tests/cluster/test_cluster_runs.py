@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,8 +20,10 @@ import pytest
 from ray_clusters import left, private_ray
 
 import veldt
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
 from veldt.runs.checkpoints import CheckpointStore
+from veldt.runtime.on_ray.cluster import Cluster
+from veldt.runtime.orphans import mark_folder
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 SMALL: dict[str, Any] = {
@@ -208,6 +211,26 @@ def test_nothing_of_a_ray_outlives_its_head(nothing_left: Path) -> None:
         raylet.children()[0].suspend()
         head.communicate(timeout=60)
         assert not [process for process in family if process.is_running()] and not directory.exists()
+
+
+def test_what_a_run_left_that_was_killed_with_its_ray_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, dead = tmp_path / "veldt-ray-own", tmp_path / "veldt-ray-dead"
+    for folder in (own, dead):
+        folder.mkdir()
+    mark_folder(own)
+    code = "import sys, pathlib; from veldt.runtime.orphans import mark_folder; mark_folder(pathlib.Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", code, str(dead)], check=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("veldt.runtime.on_ray.cluster._LONGEST", 1000)
+    cluster = Cluster("local")
+    monkeypatch.setattr("veldt.runtime.on_ray.cluster.sys.executable", "false")
+    with pytest.raises(VeldtError, match="Ray could not be started on this machine"):
+        cluster.ready(cpus=1, gpus=0, store_bytes=1)
+    assert own.is_dir() and not dead.exists()
+    cluster.close()
+    assert [path.name for path in tmp_path.iterdir()] == [own.name]
 
 
 def _only_on_loopback(pid: int) -> None:
