@@ -42,7 +42,6 @@ from veldt.runs.files import read_json_lines
 START_S = 120.0  # for a run to begin training
 TRAINS_ON_S = 60.0  # after a fault, until the run has done further steps
 NAMED_S = 30.0  # after a fault, until an event names the process
-NAMED_ON_RAY_S = 150.0  # where only a missing heartbeat says that a process is stopped
 ENDS_S = 10.0  # after Ctrl-C or SIGTERM
 GONE_S = 5.0  # after the end, until nothing of the run is left
 FAULTS_IN_A_RUN = 5
@@ -90,7 +89,7 @@ class SoakedRun:
         self._shared_before = _shared_memory()
         restarts = () if recipe in WITHOUT_RESTARTS else ("--max-restarts", "100000")
         on_env_error = ("--on-env-error", "restart") if recipe in WITHOUT_RESTARTS else ()
-        self.is_on_ray, self._cluster = bool(cluster), ("--cluster", cluster) if cluster else ()
+        self._cluster = ("--cluster", cluster) if cluster else ()
         self._begin(
             *("train", recipe, "--env", "CartPole-v1", "--run-dir", str(self.run), "--seed", str(seed)),
             *("--steps", "100000000", "--checkpoint-every", "2000", "--log-every", "0.5"),
@@ -130,9 +129,8 @@ class SoakedRun:
         for process in self.family():
             with contextlib.suppress(psutil.Error):
                 name = process.name()
-                is_of_run = not name.startswith(
-                    ("python", "ray", "gcs_server")
-                )  # else a fork server, or Ray's own
+                # Else a fork server, Ray's own, or one that has no role yet.
+                is_of_run = not name.startswith(("python", "ray", "gcs_server"))
                 if is_of_run and process.status() != psutil.STATUS_STOPPED:
                     found[name] = process
         return found
@@ -144,7 +142,7 @@ class SoakedRun:
             return []
 
     def resume(self) -> None:
-        self._begin("resume", str(self.run), "--steps", str(self.steps() + 200_000_000))
+        self._begin("resume", str(self.run), "--steps", str(self.steps() + 200_000_000), *self._cluster)
 
     def left_over(self, family: list[psutil.Process]) -> list[str]:
         """Returns what is left of the ended run: its processes, shared memory and temporary files."""
@@ -185,9 +183,11 @@ def soak(recipe: str, tally: Tally, faults: int, rng: random.Random, cluster: st
 def _hit(run: SoakedRun, tally: Tally, rng: random.Random) -> bool:
     """Kills or stops one process; returns whether the run has gone on."""
     time.sleep(rng.uniform(0.2, 3.0))
+    _until(lambda: bool(run.processes()) or not run.is_running, START_S)
     processes = run.processes()
     if not processes:
-        return True
+        tally.failures.append(f"{run.recipe}: no process of the run is there to be hit: {run.output[-500:]}")
+        return False
     name = rng.choice(sorted(processes))
     what = rng.choice(("killed", "killed", "stopped"))
     before = len(run.events())
@@ -197,7 +197,7 @@ def _hit(run: SoakedRun, tally: Tally, rng: random.Random) -> bool:
     about = _OF_ENVS if name.startswith("env process") else re.compile(rf"\b{re.escape(name)}\b")
     is_named = _until(
         lambda: any(about.search(text) for text in run.events()[before:]) or not run.is_running,
-        NAMED_ON_RAY_S if run.is_on_ray else NAMED_S,
+        NAMED_S,
     )
     if is_named and run.is_running:
         tally.named += 1

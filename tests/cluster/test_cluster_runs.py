@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -16,11 +17,13 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from ray_clusters import left
+from ray_clusters import left, private_ray
 
 import veldt
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
 from veldt.runs.checkpoints import CheckpointStore
+from veldt.runtime.on_ray.cluster import Cluster
+from veldt.runtime.orphans import mark_folder
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 SMALL: dict[str, Any] = {
@@ -177,6 +180,57 @@ def test_nothing_outlives_a_run(how: signal.Signals, in_tmp: Path, nothing_left:
     finally:
         process.kill()
         process.communicate()
+
+
+def _begin_head(directory: Path) -> subprocess.Popen[bytes]:
+    directory.mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-m", "veldt.runtime.on_ray.head", "1", "0", str(80 * 2**20), str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def test_a_ray_that_is_being_started_ends_with_its_run(nothing_left: Path) -> None:
+    directory = nothing_left / "veldt-ray-head"
+    with private_ray(), _begin_head(directory) as head:
+        said, _ = head.communicate(timeout=60)  # which closes its input, as the end of the run does
+        assert not said and head.returncode == 0 and not directory.exists()
+
+
+@pytest.mark.long
+def test_nothing_of_a_ray_outlives_its_head(nothing_left: Path) -> None:
+    """Also a process that was stopped by a signal."""
+    directory = nothing_left / "veldt-ray-head"
+    with private_ray(), _begin_head(directory) as head:
+        assert head.stdout is not None and head.stdout.readline()
+        family = psutil.Process(head.pid).children(recursive=True)
+        (raylet,) = (process for process in family if process.name() == "raylet")
+        raylet.children()[0].suspend()
+        head.communicate(timeout=60)
+        assert not [process for process in family if process.is_running()] and not directory.exists()
+
+
+def test_what_a_run_left_that_was_killed_with_its_ray_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, dead = tmp_path / "veldt-ray-own", tmp_path / "veldt-ray-dead"
+    for folder in (own, dead):
+        folder.mkdir()
+    mark_folder(own)
+    code = "import sys, pathlib; from veldt.runtime.orphans import mark_folder; mark_folder(pathlib.Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", code, str(dead)], check=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("veldt.runtime.on_ray.cluster._LONGEST", 1000)
+    cluster = Cluster("local")
+    monkeypatch.setattr("veldt.runtime.on_ray.cluster.sys.executable", "false")
+    with pytest.raises(VeldtError, match="Ray could not be started on this machine"):
+        cluster.ready(cpus=1, gpus=0, store_bytes=1)
+    assert own.is_dir() and not dead.exists()
+    cluster.close()
+    assert [path.name for path in tmp_path.iterdir()] == [own.name]
 
 
 def _only_on_loopback(pid: int) -> None:

@@ -24,9 +24,12 @@ from veldt.exchange.rate_limiter import RateLimiter
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runtime.on_ray.cluster import connected, explained
+from veldt.runtime.on_ray.host_process import HostPlace
+from veldt.runtime.on_ray.hosts import Hosts
 from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.on_ray.process_handle import RayProcessHandle
 from veldt.runtime.on_ray.supervisor import RaySupervisor
+from veldt.runtime.process_state import stopped_too_long
 from veldt.runtime.role_messages import Note, Received, Restarted, RoleMessage, Started
 from veldt.systems.apex.graph import apex
 from veldt.systems.driver.ray_runtime import start_on_ray
@@ -112,9 +115,9 @@ class Running:
 
 
 @contextmanager
-def supervised(nodes: Nodes, *plans: HostedPlan) -> Iterator[Running]:
+def supervised(nodes: Nodes, *plans: HostedPlan, is_own: bool = False) -> Iterator[Running]:
     with connected(nodes.address):
-        supervisor = RaySupervisor(plans)
+        supervisor = RaySupervisor(plans, Hosts(is_own=is_own))
         supervisor.start()
         try:
             yield Running(supervisor)
@@ -154,7 +157,9 @@ def test_messages_of_roles_arrive_and_roles_are_restarted_and_end_on_request(nod
         for role, task in ((0, "a"), (1, "b")):
             said = run.next(Working, role)
             assert (said.attempt.tolist(), said.task, said.peers) == ([0], task, [role, 2])
-        os.kill(run.next(Started, 0).pid, signal.SIGKILL)
+        pid = run.next(Started, 0).pid
+        assert psutil.Process(pid).name() == "works"
+        os.kill(pid, signal.SIGKILL)
         lost = run.next(Restarted, 0)
         assert lost.name == "works" and "died" in lost.why
         again = run.next(Working, 0)
@@ -174,7 +179,7 @@ def test_roles_know_how_many_like_them_are_on_their_machine(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also roles that are placed first."""
-    node_of = property(lambda life: life.where["node"])
+    node_of = property(lambda life: life.where.node)
     monkeypatch.setattr(RayProcessHandle, "machine", node_of)  # all nodes of these tests are on one
     added = nodes.add_node(num_cpus=2, object_store_memory=STORE)
     plans = [plan(works, "a")] * 5 + [plan(hangs_at_first, deadline_s=60.0)]
@@ -196,6 +201,73 @@ def test_a_stopped_process_counts_as_hung_and_is_killed(nodes: Nodes) -> None:
         assert run.next(Restarted).why == "sent no heartbeat for 2 s"
         assert run.next(Working).attempt.tolist() == [1]
         run.until("the old one gone", lambda: not psutil.pid_exists(pid))
+
+
+@pytest.mark.long
+def test_a_stopped_process_is_seen_before_it_misses_its_deadline(nodes: Nodes) -> None:
+    """On this node, and on another, where a task looks at it and ends it."""
+    added = nodes.add_node(num_cpus=1, object_store_memory=STORE)
+    with supervised(nodes, *[plan(works, "a", max_restarts=2, deadline_s=1000.0)] * 5) as run:
+        run.until("all at work", lambda: len(run.of(Working)) == 5)
+        here = ray.get_runtime_context().get_node_id()
+        places = [(handle.number, handle.where) for handle in run.supervisor._handles.values()]
+        is_here = [place.node == here for _, place in places if place is not None]
+        assert Counter(is_here) == {True: 4, False: 1}
+        for number, place in (places[is_here.index(True)], places[is_here.index(False)]):
+            assert place is not None
+            os.kill(place.pid, signal.SIGSTOP)
+            assert run.next(Restarted, number).why == stopped_too_long()
+            run.until(
+                "at work again", lambda n=number: len([one for one in run.of(Working) if one.role == n]) == 2
+            )
+            run.until("the old one gone", lambda p=place: not psutil.pid_exists(p.pid))
+    nodes.remove_node(added, allow_graceful=False)
+
+
+def _whole_reserve(run: Running) -> list[HostPlace]:
+    """Waits until the reserve is whole and has loaded everything; returns where its hosts are, in their order."""
+    reserve = run.supervisor._hosts._reserve
+    run.until("the reserve", lambda: len(reserve) == 2 and not any(spare.is_loading for spare in reserve))
+    return [ray.get(spare.place) for spare in reserve]
+
+
+@pytest.mark.long
+def test_roles_are_restarted_in_hosts_of_a_reserve(nodes: Nodes) -> None:
+    """On a run's own Ray, from the first restart on. A host of the reserve that was killed or stopped gets no role."""
+    with supervised(nodes, plan(works, "a", max_restarts=9), is_own=True) as run:
+        pid = run.next(Started).pid
+        assert not run.supervisor._hosts._reserve
+        os.kill(pid, signal.SIGKILL)
+        run.next(Restarted)
+        pid = run.next(Started).pid
+        for hurt in (0, signal.SIGKILL, signal.SIGSTOP):
+            first, second = _whole_reserve(run)
+            os.kill(first.pid, hurt)
+            run.until("hurt", lambda h=hurt, p=first.pid: not h or _is_hurt(p))
+            os.kill(pid, signal.SIGKILL)
+            run.next(Restarted)
+            pid = run.next(Started).pid
+            assert pid == (second if hurt else first).pid
+        run.until("the stopped one gone", lambda: not psutil.pid_exists(first.pid))
+
+
+def _is_hurt(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() in ("stopped", "zombie")
+
+
+@pytest.mark.long
+def test_a_process_that_does_not_start_is_tried_again(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run's own Ray has room for all roles: no other one is stopped for it."""
+    monkeypatch.setattr("veldt.runtime.on_ray.supervisor._PROCESS_S", 5.0)
+    without_gpu = HostedPlan("needs a GPU", works, ("a",), 1, gpus=1)
+    optional = HostedPlan("works", works, ("b",), 0, is_needed=False)
+    with supervised(nodes, without_gpu, optional, is_own=True) as run:
+        assert run.next(Restarted).why == "did not start within 5 s"
+        with pytest.raises(
+            RoleError, match=r"^the needs a GPU did not start within 5 s once more, after 1 restart"
+        ):
+            run.next(Never)
+        assert run.of(Working) and not run.of(Note)
 
 
 @pytest.mark.long

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import signal
 import threading
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import veldt
 from veldt.errors import RoleError, UsageError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoints import newest_checkpoint
+from veldt.runtime.supervision import SupervisedRole
+from veldt.runtime.supervisor import LocalProcessHandle, Supervisor
 from veldt.systems.driver import restart_policy
 from veldt.systems.driver.restart_policy import RestartLimit
 
@@ -68,6 +73,28 @@ def test_max_restarts_that_are_given_are_the_only_limit(checkpoint: Checkpoint) 
     assert run.begun == 51
 
 
+def test_learners_that_are_lost_before_the_first_checkpoint_begin_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(restart_policy, "newest_checkpoint", lambda directory: None)
+    run, given = Failing(50, details=""), RestartLimit(1000, True)
+    assert restart_policy.run_restarting(run.begin, None, Path("run"), given) == "outcome"  # type: ignore[comparison-overlap]
+    assert run.begun == 51
+
+
+def test_a_signal_before_the_first_checkpoint_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restart_policy, "newest_checkpoint", lambda directory: None)
+    run = Failing(1, details="")
+
+    def fails(stop: threading.Event) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        raise RoleError("the learner 1 is lost", is_final=False)
+
+    run.run = fails  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        restart_policy.run_restarting(run.begin, None, Path("run"), RestartLimit(5, False))
+
+
 def test_max_restarts_is_the_limit(checkpoint: Checkpoint) -> None:
     run = Failing(50, details="")
     with pytest.raises(RoleError) as caught:
@@ -108,6 +135,43 @@ def test_the_newest_checkpoint_is_named_where_a_signal_came_before_the_loss(chec
     with pytest.raises(RoleError) as caught:
         restart_policy.run_restarting(run.begin, checkpoint, Path("run"), RestartLimit(5, False))
     assert run.begun == 1 and "newest checkpoint is of step 100" in caught.value.__notes__[0]
+
+
+def test_errors_before_the_first_checkpoint_end_the_run_unless_the_limit_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also of processes that were killed: nothing says that the run can train at all."""
+    monkeypatch.setattr(restart_policy, "newest_checkpoint", lambda directory: None)
+    run = Failing(50, details="")
+    with pytest.raises(RoleError) as caught:
+        restart_policy.run_restarting(run.begin, None, Path("run"), RestartLimit(100, False))
+    assert run.begun == 3 and "3 errors in a row came before a new checkpoint" in caught.value.__notes__[0]
+
+
+def test_a_run_whose_learner_is_killed_before_the_first_checkpoint_equals_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"learners": 2, "num_envs": 4, "hidden": (16,), "threads": 1, "quiet": True}
+    settings |= {"precision": "fp32", "seed": 1, "steps": 400, "env": "CartPole-v1"}
+    veldt.train("a2c", run_dir=tmp_path / "whole", **settings)
+    begin, lives = Supervisor.start_incarnation, list[int]()
+
+    def begin_and_kill(self: Supervisor, role: SupervisedRole) -> LocalProcessHandle:
+        handle = begin(self, role)
+        if role.number == 1:
+            lives.append(1)
+            if len(lives) <= 2:
+                (child,) = (one for one in active_children() if one.name == role.plan.name)
+                child.kill()
+        return handle
+
+    monkeypatch.setattr(Supervisor, "start_incarnation", begin_and_kill)
+    run = veldt.train("a2c", run_dir=tmp_path / "killed", **settings)
+    assert len(lives) == 3 and "all learners begin anew" in (run.path / "events.jsonl").read_text()
+    ends = [newest_checkpoint(tmp_path / name) for name in ("whole", "killed")]
+    assert ends[0] is not None and ends[1] is not None and ends[0].step == ends[1].step
+    for name, weights in ends[0].groups["weights"].items():
+        np.testing.assert_array_equal(ends[1].groups["weights"][name], weights, name)
 
 
 @pytest.mark.parametrize("given", [{}, {"max_restarts": 7}])

@@ -1,9 +1,9 @@
 """Removes what a killed run has left in the directories of temporary files and of shared memory.
 
 Where every process of a run is killed at once, nobody is left to remove the folder of its fork servers' sockets
-(`pymp-*`) and the names of its semaphores (`/dev/shm/sem.mp-*`). So both carry a mark, which says whose they are: the
-machine since its start, and the process. Without a mark, or with that of a living process or of another machine,
-nothing is removed.
+(`pymp-*`), that of its own Ray (`veldt-ray-*`) and the names of its semaphores (`/dev/shm/sem.mp-*`). So they carry a
+mark, which says whose they are: the machine since its start, and the process. Without a mark, or with that of a living
+process or of another machine, nothing is removed.
 """
 
 from __future__ import annotations
@@ -37,23 +37,39 @@ def mark_own() -> None:
     config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
     if config.get("semprefix") != _UNMARKED or _machine() is None:
         return
-    mark = f"veldt.{_machine()}.{os.getpid()}.{start_of(os.getpid())}"
-    config["semprefix"] = f"{_UNMARKED}-{mark}"
-    Path(util.get_temp_dir(), mark).touch()
+    config["semprefix"] = f"{_UNMARKED}-{_own_mark()}"
+    mark_folder(Path(util.get_temp_dir()))
+
+
+def mark_folder(folder: Path) -> None:
+    """Marks a folder of temporary files as this process's, where the system has such marks."""
+    if _machine() is not None:
+        (folder / _own_mark()).touch()
+
+
+def _own_mark() -> str:
+    return f"veldt.{_machine()}.{os.getpid()}.{start_of(os.getpid())}"
 
 
 def remove_orphans(folders: Path | None = None, semaphores: Path = _SHARED_MEMORY) -> None:
     """Removes folders and semaphores of this user whose mark is of a process of this machine that has ended."""
     if _machine() is None:
         return
-    for folder in _own(folders or Path(tempfile.gettempdir()), _FOLDERS):
-        marks = [path.name for path in folder.glob("veldt.*")] if folder.is_dir() else []
-        if marks and all(_is_orphan(mark) for mark in marks):
-            shutil.rmtree(folder, ignore_errors=True)
+    remove_orphaned_folders(folders or Path(tempfile.gettempdir()), _FOLDERS)
     for semaphore in _own(semaphores, _SEMAPHORES):
         if semaphore.is_file() and _is_orphan(semaphore.name.removeprefix("sem.mp-").rpartition("-")[0]):
             with contextlib.suppress(OSError):
                 semaphore.unlink()
+
+
+def remove_orphaned_folders(parent: Path, pattern: str) -> None:
+    """Removes this user's folders of the `pattern` whose marks are of processes of this machine that have ended."""
+    if _machine() is None:
+        return
+    for folder in _own(parent, pattern):
+        marks = [path.name for path in folder.glob("veldt.*")] if folder.is_dir() else []
+        if marks and all(_is_orphan(mark) for mark in marks):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _own(directory: Path, pattern: str) -> Iterator[Path]:

@@ -51,6 +51,12 @@ def is_running(pid: int, start: int) -> bool:
     return now is not None and now[0] not in _ENDED and int(now[1]) == start
 
 
+def is_stopped(pid: int, start: int) -> bool:
+    """Whether a signal has stopped the process that has begun then, by `start_of`."""
+    now = _state_of(pid)
+    return now is not None and now[0] == "T" and int(now[1]) == start
+
+
 class StopClock:
     """How long a process has been stopped, as far as the process that looks at it was running itself.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from multiprocessing import util
@@ -62,10 +64,14 @@ def may_have_children() -> None:
 
 
 def name_process(name: str) -> None:
-    """Sets the name of this process in `top` and `ps`, if the system supports it: the first 15 letters."""
+    """Sets the name of this process and thread in `top` and `ps`, if the system supports it: the first 15 letters."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_NAME, name.encode())
+    # The name of the process is that of its main thread.
+    if threading.current_thread() is not threading.main_thread():
+        with contextlib.suppress(OSError), open("/proc/self/comm", "wb") as file:
+            file.write(name.encode())
 
 
 def unlink_names(semaphores: Iterable[Semaphore]) -> None:

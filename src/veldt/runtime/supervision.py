@@ -167,6 +167,10 @@ class Supervision(ABC):
         """Whether there is room for its next incarnation."""
         return True
 
+    def check_places(self, now: float) -> list[Received]:
+        """Handles roles that wait for a place to run, where that takes time. Raises as `poll` does."""
+        return []
+
     def lost_servers(self) -> list[str]:
         """Returns a sentence for each fork server that was lost since the last call."""
         return []
@@ -200,6 +204,7 @@ class Supervision(ABC):
                 raise error
             for role in self.roles:
                 messages += self._check(role, now)
+            messages += self.check_places(now)
         except BaseException:
             self._undelivered = messages + self._undelivered
             raise

@@ -16,13 +16,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
 from veldt.errors import UsageError, VeldtError
 from veldt.runtime.on_ray.settings import on_loopback, quiet, token
+from veldt.runtime.orphans import mark_folder, remove_orphaned_folders
+
+if TYPE_CHECKING:
+    from veldt.runtime.on_ray.hosts import Hosts
 
 LOCAL = "local"
+_PREFIX = "veldt-ray-"
 _START_S = 60.0
 _STOP_S = 2.0  # for the local cluster, whose work is over, until its processes are killed
 _PORT_S, _JOIN_S = 5.0, 20.0
@@ -38,6 +45,7 @@ class Cluster:
         self._head: subprocess.Popen[bytes] | None = None
         self._directory = ""
         self._has_joined = False
+        self._hosts: Hosts | None = None
         self._within = contextlib.ExitStack()
 
     def ready(self, *, cpus: int, gpus: int, store_bytes: int) -> None:
@@ -46,9 +54,10 @@ class Cluster:
             return
         self._within.enter_context(token(fresh=True))
         usual = tempfile.gettempdir()
-        self._directory = tempfile.mkdtemp(
-            prefix="veldt-ray-", dir=usual if len(usual) <= _LONGEST else "/tmp"
-        )
+        parent = usual if len(usual) <= _LONGEST else "/tmp"
+        remove_orphaned_folders(Path(parent), f"{_PREFIX}*")  # of runs that were killed with their Ray
+        self._directory = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+        mark_folder(Path(self._directory))
         numbers = [str(number) for number in (cpus, gpus, store_bytes)]
         self._head = subprocess.Popen(
             [sys.executable, "-m", "veldt.runtime.on_ray.head", *numbers, self._directory],
@@ -77,6 +86,13 @@ class Cluster:
         self._within.enter_context(token(fresh=False))
         _try(self.address)
         self._init(self.address)
+
+    def hosts(self) -> Hosts:
+        """Returns what starts the hosts of this run, the same over all its restarts."""
+        from veldt.runtime.on_ray.hosts import Hosts
+
+        self._hosts = self._hosts or Hosts(is_own=self.address == LOCAL)
+        return self._hosts
 
     def resources(self) -> dict[str, float]:
         """Returns the resources of all nodes: "CPU", "GPU", ..."""

@@ -4,23 +4,30 @@
 
 It writes the address to its standard output, and removes the directory of Ray's temporary files at its end. It has its
 own session, so signals from a terminal or a job scheduler to the run's processes do not reach it: the run needs the
-cluster for its last checkpoint. When the run is killed, the pipe closes and the cluster ends. (If this process is
-killed instead, the kernel ends the processes that it started.)
+cluster for its last checkpoint. When the run is killed, the pipe closes and the cluster ends at once: its processes are
+killed, since nothing in them is needed any more, and Ray's own way to end takes seconds. (If this process
+is killed instead, the kernel ends the processes that it started.)
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import sys
+import threading
 import time
+
+import psutil
 
 from veldt.runtime.on_ray.settings import WORKER_NICENESS, on_loopback, quiet
 from veldt.runtime.processes import GLOO_ON_LOOPBACK
 
 # The nice value of the session's autogroup on Linux: a third of the usual weight.
 _SESSION_NICENESS = 5
+_PR_SET_CHILD_SUBREAPER = 36
+_KILL_S = 5.0  # until nothing is left below this process
 _TRIES = 20  # Linux allows one change per 100 ms in the whole system
 
 
@@ -44,6 +51,12 @@ def _stand_back() -> None:
 def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
     address_output = os.dup(1)
     os.dup2(2, 1)  # Ray's own output goes to standard error
+    _adopt_orphans()
+    # From the beginning: the run may be killed while Ray is being started.
+    closed = threading.Thread(
+        target=_end_with_the_run, args=(directory,), daemon=True, name="end-with-the-run"
+    )
+    closed.start()
     try:
         quiet()
         os.environ.setdefault(*WORKER_NICENESS)
@@ -65,11 +78,40 @@ def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
         _stand_back()  # after the start of Ray, which it would slow down
         os.write(address_output, f"{context.address_info['gcs_address']}\n".encode())
         os.close(address_output)
-        sys.stdin.buffer.read()
-        with contextlib.suppress(Exception):
-            ray.shutdown()
+        closed.join()
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        _end(directory)
+
+
+def _end_with_the_run(directory: str) -> None:
+    sys.stdin.buffer.read()
+    _end(directory)
+    os._exit(0)  # what Ray does at exit would wait for the processes that were killed
+
+
+def _end(directory: str) -> None:
+    _kill_descendants()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _adopt_orphans() -> None:
+    """Makes this process the parent of every process below it whose own parent ends, where the system can."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _kill_descendants() -> None:
+    """Kills all processes below this one, also those that are being started or were stopped by a signal."""
+    end = time.monotonic() + _KILL_S
+    while (family := psutil.Process().children(recursive=True)) and time.monotonic() < end:
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(family, timeout=0.1)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # those that were adopted
+                pass
 
 
 if __name__ == "__main__":

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
+import importlib
 import os
-import platform
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 
 import ray
 
+from veldt.runtime.on_ray.host_process import HostPlace
 from veldt.runtime.on_ray.transport import Envelope, HostTransport, Transport, opened
 from veldt.runtime.processes import name_process
 from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
@@ -77,11 +77,6 @@ class HostReport:
     counters: Mapping[str, Any]
 
 
-def installed() -> str:
-    """Returns the version of veldt that is installed here."""
-    return importlib.metadata.version("veldt")
-
-
 class HostControl:
     """See `roles.Control`."""
 
@@ -128,13 +123,20 @@ class Host:
         self._counters: dict[str, CounterSync] = {}
 
     @ray.method(concurrency_group="control")
-    def here(self, paths: Sequence[str], directory: str) -> dict[str, Any]:
-        """Returns this node and its veldt version; makes modules and files resolve as in the driver."""
+    def here(self, paths: Sequence[str], directory: str) -> HostPlace:
+        """Makes modules and files resolve as in the driver. Returns where this host is."""
         sys.path.extend(path for path in paths if path not in sys.path)
         with contextlib.suppress(OSError):  # a node without this directory needs absolute paths
             os.chdir(directory)
-        node = ray.get_runtime_context().get_node_id()
-        return {"veldt": installed(), "node": node, "name": platform.node(), "pid": os.getpid()}
+        return HostPlace.of_this_process()
+
+    @ray.method(concurrency_group="control")
+    def load(self, paths: Sequence[str], directory: str, modules: Sequence[str]) -> HostPlace:
+        """Loads modules that any role may need, before it is known which role this host gets."""
+        place = self.here(paths, directory)
+        for name in modules:
+            importlib.import_module(name)
+        return place
 
     @ray.method(concurrency_group="control")
     def begin(self, start: RoleStart, peers: PeerAddresses) -> None:

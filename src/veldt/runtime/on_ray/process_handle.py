@@ -3,42 +3,41 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import sys
+import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import psutil
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
 from veldt.errors import UsageError, VeldtError
-from veldt.runtime.on_ray.host import Host, HostNews, HostReport, PeerAddresses, RoleStart, installed
+from veldt.runtime.on_ray.host import HostNews, HostReport, PeerAddresses, RoleStart
+from veldt.runtime.on_ray.host_process import HostPlace, HostProcess, installed
+from veldt.runtime.on_ray.hosts import paths_here
 from veldt.runtime.role_messages import Failed
 
 _STACK_S = 1.0
 _BEGIN_S = 120.0  # seconds for a host to load the role's modules, even from a slow disk
-
-# Messages have a thread of their own, so that they are received in the order in which each peer sent them.
-_RemoteHost = ray.remote(concurrency_groups={"transport": 1, "control": 1}, max_restarts=0)(Host)
+_SILENT_S = 2.0  # seconds without an answer after which the host's process is looked at on its machine
 
 
 class RayProcessHandle:
     """See `supervision.ProcessHandle`. One thread sends requests and takes answers; the owner calls the rest.
 
     Args:
+        actor: its host.
         start: makes the role's arguments; called when its host is placed, for the newest values of the counters.
     """
 
-    def __init__(self, number: int, restart_count: int, start: Callable[[], RoleStart], gpus: int) -> None:
-        self.number, self.attempt, self._start = number, restart_count, start
-        self.actor: Any = _RemoteHost.options(num_cpus=1, num_gpus=gpus).remote()
+    def __init__(self, number: int, restart_count: int, actor: Any, start: Callable[[], RoleStart]) -> None:
+        self.number, self.attempt, self.actor, self._start = number, restart_count, actor, start
         self.asked: Any = None  # the reference of the pending answer
-        self.where: dict[str, Any] | None = None
+        self._asked_at = math.inf  # when the first request was sent that has no answer
+        self.where: HostPlace | None = None
+        self._process: HostProcess | None = None
         self.has_begun = self.is_over = False
         self._placed_at = 0.0
         self.refused: VeldtError | None = None
@@ -53,8 +52,9 @@ class RayProcessHandle:
 
     def ask(self, news: HostNews, peers: PeerAddresses) -> None:
         """Sends the next request: where the host is, the role to begin, or an exchange."""
+        self._asked_at = min(self._asked_at, time.monotonic())
         if self.where is None:
-            self.asked = self.actor.here.remote([path for path in sys.path if path], os.getcwd())
+            self.asked = self.actor.here.remote(*paths_here())
         elif not self.has_begun:
             self.asked = self.actor.begin.remote(self._start(), peers)
         else:
@@ -73,17 +73,18 @@ class RayProcessHandle:
         except (RayError, Exception) as error:
             # A host that fails itself would fail again, mostly because it cannot import the user's modules.
             cause = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
-            where = self.where["name"] if self.where else "a node"
+            where = self.where.machine if self.where else "a node"
             self.refused = VeldtError(
                 f"a role could not begin on {where} ({type(error).__name__}: {cause}): install the packages "
                 "that its environment and network import on every node of the cluster"
             )
             return None
-        if isinstance(answer, dict):
-            self.where, self._placed_at = answer, time.monotonic()
-            if answer["veldt"] != installed():
+        self._asked_at = math.inf
+        if isinstance(answer, HostPlace):
+            self._process, self.where, self._placed_at = HostProcess(answer), answer, time.monotonic()
+            if answer.veldt != installed():
                 self.refused = UsageError(
-                    f"node {answer['name']} of the cluster has veldt {answer['veldt']}, and this process has "
+                    f"node {answer.machine} of the cluster has veldt {answer.veldt}, and this process has "
                     f"{installed()}: install the same version on all nodes"
                 )
         elif isinstance(answer, HostReport):
@@ -107,7 +108,7 @@ class RayProcessHandle:
     def machine(self) -> str:
         """The name of its machine, once it is placed."""
         assert self.where is not None
-        return str(self.where["name"])
+        return self.where.machine
 
     @property
     def waits(self) -> bool:
@@ -127,7 +128,11 @@ class RayProcessHandle:
 
     @property
     def is_stopped(self) -> bool:
-        return False  # it misses its deadline, then
+        return self._process is not None and self._process.is_stopped(is_silent=self._is_silent)
+
+    @property
+    def _is_silent(self) -> bool:
+        return time.monotonic() - self._asked_at > _SILENT_S
 
     def cause_of_death(self) -> str:
         return self._died or "ended without a report"
@@ -144,12 +149,8 @@ class RayProcessHandle:
         self.is_over = True
         with contextlib.suppress(RayError, ValueError):
             ray.kill(self.actor, no_restart=True)
-        # Ray only sends a request, which a stopped process (SIGSTOP) does not receive.
-        here = ray.get_runtime_context().get_node_id()
-        if self.where is not None and self.where["node"] == here:
-            with contextlib.suppress(psutil.Error, OSError):
-                if "ray::" in " ".join(psutil.Process(self.where["pid"]).cmdline()):
-                    os.kill(self.where["pid"], signal.SIGKILL)
+        if self._process is not None:
+            self._process.kill(is_silent=self._is_silent)
 
 
 def _cause(text: str) -> str:

@@ -15,6 +15,7 @@ import ray
 
 from veldt.errors import RoleError
 from veldt.runtime.on_ray.host import HostNews, HostReport, PeerAddresses, RoleStart
+from veldt.runtime.on_ray.hosts import Hosts
 from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.on_ray.process_handle import RayProcessHandle
 from veldt.runtime.role_messages import Note, Received
@@ -29,14 +30,19 @@ _COUNT_S = 1.0  # seconds between two queries of the free CPUs
 _REFUSED_S = 60.0  # seconds until a role whose host was refused is tried again
 _ANNOUNCE_S = 3.0  # seconds, from the start or the earliest restart, until a note names roles without room
 _PLACED_S = 20.0  # seconds for Ray to start a role's process if a CPU is free
+_PROCESS_S = 120.0  # the same on a run's own Ray, even if other work has this machine's cores
 
 
 class RaySupervisor(Supervision):
-    """See `Supervision`."""
+    """See `Supervision`.
 
-    def __init__(self, plans: Sequence[HostedPlan]) -> None:
+    Args:
+        hosts: starts the hosts; default: on a Ray that others may use as well.
+    """
+
+    def __init__(self, plans: Sequence[HostedPlan], hosts: Hosts | None = None) -> None:
         super().__init__(plans)
-        self._plans = list(plans)
+        self._plans, self._hosts = list(plans), hosts or Hosts(is_own=False)
         self._broadcast_news, self._handles, self._peers_version = (
             HostNews(),
             dict[int, RayProcessHandle](),
@@ -52,9 +58,9 @@ class RaySupervisor(Supervision):
     def start(self) -> None:
         self._thread.start()
         self._started_at = time.monotonic()
-        free = _free_cpus()
+        have_room = self._hosts.is_own or _free_cpus() >= len(self.roles)
         for role in self.roles:
-            if self._plans[role.number].is_needed or free >= len(self.roles):
+            if self._plans[role.number].is_needed or have_room:
                 self._begin(role)
             else:
                 role.restart_count = -1  # its first incarnation is still to come
@@ -73,7 +79,7 @@ class RaySupervisor(Supervision):
                 {at: counter.counts_for(number) for at, counter in plan.counters.items()},
             )
 
-        handle = RayProcessHandle(number, attempt, start, plan.gpus)
+        handle = RayProcessHandle(number, attempt, self._hosts.start(number, plan.gpus), start)
         self._handles = self._handles | {number: handle}
         return handle
 
@@ -84,8 +90,8 @@ class RaySupervisor(Supervision):
     def broadcast(self, *, stopping: bool, snapshot: int) -> None:
         self._broadcast_news = HostNews(stopping=stopping, snapshot=snapshot)
 
-    def poll(self, patience_s: float) -> list[Received]:
-        messages = super().poll(patience_s)
+    def check_places(self, now: float) -> list[Received]:
+        messages = []
         if self._failed is not None:
             raise self._failed
         for handle in self._handles.values():
@@ -93,11 +99,12 @@ class RaySupervisor(Supervision):
                 if self._plans[handle.number].is_needed:
                     raise handle.refused
                 messages.append(self._refused(handle))
-        return messages + self._check_room(time.monotonic())
+        self._hosts.keep_reserve()
+        return messages + (self._check_starts(now) if self._hosts.is_own else self._check_room(now))
 
     def can_begin(self, role: SupervisedRole) -> bool:
         """Optional roles do not wait in Ray's queue, where they would take the room of a role that died."""
-        if self._plans[role.number].is_needed:
+        if self._plans[role.number].is_needed or self._hosts.is_own:
             return True
         now = time.monotonic()
         if self._without_room(needed=True) or now < self._counted_at + _COUNT_S:
@@ -120,6 +127,15 @@ class RaySupervisor(Supervision):
             and not handle.has_room
             and self._plans[role.number].is_needed == needed
         ]
+
+    def _check_starts(self, now: float) -> list[Received]:
+        """Where all roles have room, one that is not placed waits for its process to start, or has lost it."""
+        late = [role for needed in (True, False) for role in self._without_room(needed=needed)]
+        messages: list[Received] = []
+        for role in late:
+            if role.process is not None and now - role.began > _PROCESS_S:
+                messages += self._lost(role, now, f"did not start within {_PROCESS_S:g} s")
+        return messages
 
     def _check_room(self, now: float) -> list[Received]:
         texts = []

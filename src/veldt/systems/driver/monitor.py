@@ -22,6 +22,8 @@ from veldt.tracking.recording import Recording
 from veldt.tracking.resource_usage import ResourceUsage
 from veldt.tracking.stage_clock import STAGES, StageClock
 
+# The counters of a run that begins once more, because it was lost before its first checkpoint.
+AT_THE_START: Mapping[str, Any] = {"steps": 0, "episode_log": (0, 0)}
 _MAX_SHOWN = 3  # notes of one kind shown at once; a replaced process may cause one for each of its envs
 
 

@@ -56,7 +56,7 @@ def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[st
                     },
                 )
             )
-    return RaySupervisor(plans), shared
+    return RaySupervisor(plans, cluster.hosts()), shared
 
 
 def _edge_for(graph: Graph, role: Role, index: int, name: str) -> EdgeFor:

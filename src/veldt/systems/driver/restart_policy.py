@@ -1,6 +1,7 @@
 """Restarts a run whose learners are synchronised: when one is lost, all resume from the newest checkpoint.
 
-They continue as a resumed run does, bit for bit on the CPU, without the user.
+They continue as a resumed run does, bit for bit on the CPU, without the user. Before the first checkpoint they begin
+anew.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from veldt.systems.driver.outcome import Outcome, stop_on_signals
 from veldt.systems.driver.training_run import RestartHistory, TrainingRun
 
 # Errors in a row without a new checkpoint, after which a further restart would probably fail, too. Processes that were
-# killed do not count: nothing in the run is wrong.
+# killed do not count once there is a checkpoint: nothing in the run is wrong, since it has trained.
 _MAX_FAILURES = 3
 
 Begin = Callable[[Checkpoint | None, RestartHistory | None], TrainingRun]
@@ -49,21 +50,24 @@ def run_restarting(
                 return run.run(stop)
             except RoleError as error:
                 newest, before = newest_checkpoint(directory), checkpoint.step if checkpoint else None
+                if stop.is_set() and newest is None:
+                    raise KeyboardInterrupt from error
                 if stop.is_set() and newest is not None:
                     error.add_note(
                         f"The run was asked to stop; its newest checkpoint is of step {newest.step:,}"
                     )
-                if stop.is_set() or newest is None or error.is_final:
+                if stop.is_set() or error.is_final:
                     raise
-                if newest.step != before:
+                if newest is not None and newest.step != before:
                     failures = 0
-                elif error.details:
+                elif error.details or newest is None:
                     failures += 1
                 if note := _limit_reached(limit, times, failures):
                     error.add_note(note)
                     raise
                 checkpoint, times = newest, times + 1
-                text = f"{error}; all learners continue from the checkpoint of step {newest.step:,}"
+                go_on = f"continue from the checkpoint of step {newest.step:,}" if newest else "begin anew"
+                text = f"{error}; all learners {go_on}"
                 history = RestartHistory(text, run.role_restarts + 1)
             run = begin(checkpoint, history)
 

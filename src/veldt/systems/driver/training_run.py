@@ -30,7 +30,7 @@ from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpointing import Checkpointing, Parts, RunState
 from veldt.systems.driver.evaluating import Evaluating
 from veldt.systems.driver.message_handler import MessageHandler
-from veldt.systems.driver.monitor import Monitor
+from veldt.systems.driver.monitor import AT_THE_START, Monitor
 from veldt.systems.driver.outcome import Outcome, reason_to_stop
 from veldt.systems.driver.role_metrics import RoleMetrics
 from veldt.systems.planning.run_plan import RunPlan
@@ -89,7 +89,9 @@ class TrainingRun:
                 name: int(meta.get("incarnations", {}).get(name, 0)) for name in self._names
             }
             self._scores, self._clock, self._stop = ReturnTracker(), StageClock(), threading.Event()
-            # From here on the run's records are truncated to the checkpoint's position, and appended to.
+            # From here on the run's records are truncated to the checkpoint's position, and appended to. Without a
+            # checkpoint, what lost roles have recorded is removed.
+            counters = meta.get("monitor") or (AT_THE_START if lost else None)
             self._monitor = Monitor(
                 config,
                 directory,
@@ -97,7 +99,7 @@ class TrainingRun:
                 self._clock,
                 recording,
                 run_plan.spec.frames_per_step,
-                meta.get("monitor"),
+                counters,
             )
             self._metrics = RoleMetrics(self._names, self._rate_limiter, self._clock)
             evaluated_at = int(meta.get("evaluated_at", 0))
