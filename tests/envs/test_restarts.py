@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from slots import RUN_SEED, copy_of, hashing_policy, kill_child, make, phases, settings_for
+from slots import RUN_SEED, copy_of, hashing_policy, kill_child, make, phases, settings_for, stop_child
 
 from faulty_envs import Failing, NotDeterministic
 from veldt.envs.seeding import episode_seed
 from veldt.envs.spec import ActionSpec
+from veldt.envs.worker_handle import WorkerHandle
 from veldt.errors import EnvError
+from veldt.runtime import process_state
+from veldt.runtime.messages import unpack
 from veldt.sampling.episodes import EpisodeTracker
 
 POLICY = hashing_policy(ActionSpec("discrete", sizes=(5,), start=(0,)))
@@ -97,6 +101,40 @@ def test_a_failed_step_is_masked(how: str, processes: int, at: int) -> None:
     assert all(np.isfinite(slot["observation/"]).all() for slot in slots)
     total = sum(game_count(slot) for slot in slots)
     assert games == total
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("lose", [kill_child, stop_child])
+def test_a_process_that_is_lost_while_its_envs_are_saved_is_replaced(
+    lose: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_state, "STOPPED_S", 0.3)
+    lost: list[str] = []
+    send = WorkerHandle.send
+
+    def send_and_lose(handle: WorkerHandle, message: bytes) -> None:
+        if not lost and unpack(message)[0]["call"] == "save" and handle.index == 1:
+            lost.append("env process 1")
+            if lose is stop_child:
+                stop_child("env process 1")  # it has work, and does not answer
+            send(handle, message)
+            if lose is kill_child:
+                kill_child("env process 1")
+        else:
+            send(handle, message)
+
+    monkeypatch.setattr(WorkerHandle, "send", send_and_lose)
+    env = functools.partial(Failing, "raise", [], 1, lengths=[LENGTH])
+    settings = settings_for(env, num_envs=WIDTH, env_timeout=1000.0, on_env_error="restart")
+    envs = make(settings, HORIZON, processes=2, actions_until=lambda b, t: np.zeros(0, np.int64))
+    try:
+        envs.start()
+        envs.save()
+        notes = envs.notes()
+        next(phases(envs, POLICY, 1))
+    finally:
+        envs.close()
+    assert lost and len(notes) == 1 and notes[0].endswith("it was restarted"), notes
 
 
 def game_count(slot: dict[str, np.ndarray]) -> int:

@@ -154,10 +154,26 @@ class WorkerEnvs:
 
     def _call_all(self, call: str) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
         for index in range(len(self._workers)):
-            if not self._workers[index].alive and self._restarts:
-                self._restart(index, self._workers[index].failure())
-            self._workers[index].send(pack({"call": call}))
-        return [worker.reply() for worker in self._workers]
+            self._call(index, call)
+        return [self._answer(index, call) for index in range(len(self._workers))]
+
+    def _call(self, index: int, call: str) -> None:
+        """Calls a process; if restarts are on, one that has ended is replaced before."""
+        if not self._workers[index].alive and self._restarts:
+            self._restart(index, self._workers[index].failure())
+        self._workers[index].send(pack({"call": call}))
+
+    def _answer(self, index: int, call: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Waits for the answer; if restarts are on, a process that dies or hangs is replaced and called again."""
+        while True:
+            worker = self._workers[index]
+            try:
+                return worker.reply()
+            except EnvError as failure:
+                if not self._restarts or worker.reported:
+                    raise
+                self._restart(index, failure)
+            self._call(index, call)
 
     def _rebuild(self, worker: WorkerHandle, unfinished: Mapping[int, Unfinished]) -> list[str]:
         arrays = {}
