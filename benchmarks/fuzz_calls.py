@@ -28,7 +28,7 @@ import numpy as np
 import veldt
 from veldt.agent import Agent
 from veldt.api import reproducing
-from veldt.cli import watch
+from veldt.cli.verbs import watch
 from veldt.envs.env import make_step_env
 from veldt.errors import VeldtError
 from veldt.evaluation import rendered_env

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 import veldt
-from veldt.cli.bench import training
+from veldt.cli.verbs.bench import training
 from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.learning.learner import Learner

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from veldt.cli import main, plan_report
-from veldt.cli.plan_report import Alternative, Choice, choices_of
+from veldt.cli.verbs.plan_report import Alternative, Choice, choices_of
 from veldt.networks.own import NO_PARTS
 from veldt.recipes.configure import configure
 from veldt.systems.planning.run_plan import make_run_plan

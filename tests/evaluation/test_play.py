@@ -13,7 +13,8 @@ import pytest
 
 import veldt
 from environments import scripted
-from veldt.cli import main, play
+from veldt.cli import main
+from veldt.cli.verbs import play
 from veldt.envs.env import make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve

@@ -14,7 +14,7 @@ import pytest
 
 import veldt
 from environments import Scripted, scripted
-from veldt.cli import watch
+from veldt.cli.verbs import watch
 from veldt.envs.source import resolve
 from veldt.runs.episodes import read_episodes
 

@@ -17,7 +17,7 @@ from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
 from veldt.cli import main
-from veldt.cli.training import Launch, Resume
+from veldt.cli.verbs.training import Launch, Resume
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.system_settings import RolesConfig
 from veldt.config.train_config import NetworkConfig

@@ -15,7 +15,8 @@ import pytest
 from rich.console import Console
 
 from veldt.cli import main
-from veldt.cli.search_space import read_space
+from veldt.cli.verbs.search_space import read_space
+from veldt.config.recipe_registry import plain_recipes
 from veldt.errors import UsageError, VeldtError
 from veldt.experiments.experiment import Training
 from veldt.recipes import RECIPES, find
@@ -227,8 +228,13 @@ def test_without_optuna_one_sentence_says_how_to_install_it(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("env", ["CartPole-v1", "ALE/Pong-v5"])
+@pytest.mark.parametrize(
+    ("recipe", "env"),
+    [
+        *((name, "ALE/Pong-v5") for name in RECIPES),
+        *((name, "CartPole-v1") for name in plain_recipes()),
+    ],
+)
 def test_the_usual_space_of_every_recipe_is_valid(recipe: str, env: str) -> None:
     draft = find(recipe).draft(env)
     space = default_space(draft, {})

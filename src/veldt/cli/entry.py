@@ -11,11 +11,11 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from veldt.cli import experiment, exporting, inspecting, starts, training, tune
 from veldt.cli.arguments import HelpShown
 from veldt.cli.open_files import why_too_few
 from veldt.cli.streams import complain, open_closed_streams, show
 from veldt.cli.tracebacks import users_part
+from veldt.cli.verbs import experiment, exporting, inspecting, starts, training, tune
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
 from veldt.user_code.attribution import naming_user_code
 

@@ -42,7 +42,7 @@ def record_starts(arguments: list[str]) -> str:
     import numpy as np
 
     if asked.play:
-        from veldt.cli import play
+        from veldt.cli.verbs import play
 
         recorded = play.record(asked.run, asked.env, asked.starts, asked.out, asked.seed, asked.trust)
     else:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from veldt.cli.arguments import CommandLine, Positional, parse
 from veldt.cli.run_code import RunCode
-from veldt.cli.training import ATARI, add_settings, parse_kwargs, peek
+from veldt.cli.verbs.training import ATARI, add_settings, parse_kwargs, peek
 from veldt.errors import UsageError
 from veldt.evaluation.foreign_names import OF_EVALUATE, OF_WATCH, answer
 from veldt.setting_metadata import flag
@@ -198,7 +198,7 @@ def evaluate(arguments: list[str]) -> str:
 
 def watch(arguments: list[str]) -> str:
     asked = parse(Watch, arguments, "watch", partial(answer, OF_WATCH))
-    from veldt.cli import watch
+    from veldt.cli.verbs import watch
 
     return watch.record(
         asked.run, asked.episode, asked.seed, asked.greedy, asked.best, asked.out, asked.for_load
@@ -328,7 +328,7 @@ def _what_else(recipe: Recipe, kind: str) -> str:
 def doctor(arguments: list[str]) -> str:
     if not any(word.partition("=")[0] == "--plan" for word in arguments):
         asked = parse(Doctor, arguments, "doctor", _why_plan)
-        from veldt.cli import doctor
+        from veldt.cli.verbs import doctor
 
         doctor.report(asked.env)
         return ""
@@ -344,7 +344,7 @@ def doctor(arguments: list[str]) -> str:
     line.add(Planned, "environment")
     add_settings(line, draft)
     given = line.parse(arguments)
-    from veldt.cli.plan_report import report_plan
+    from veldt.cli.verbs.plan_report import report_plan
     from veldt.networks.own import NO_PARTS
     from veldt.recipes.configure import configure
     from veldt.tracking.console import output_console
@@ -367,7 +367,7 @@ def _why_plan(name: str) -> str | None:
 
 def bench(arguments: list[str]) -> str:
     asked = parse(Bench, arguments, "bench")
-    from veldt.cli import bench
+    from veldt.cli.verbs import bench
 
     bench.report(**dataclasses.asdict(asked))
     return ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from veldt.cli.arguments import CommandLine
-from veldt.cli.training import ATARI, add_settings, parse_kwargs, peek
+from veldt.cli.verbs.training import ATARI, add_settings, parse_kwargs, peek
 from veldt.errors import UsageError
 
 TUNE_HELP = """usage: veldt tune RECIPE --env ENV --trials N [flags]
@@ -70,7 +70,7 @@ def tune(arguments: list[str]) -> str:
     line.add(Trained, "environment")
     add_settings(line, draft)
     given: dict[str, Any] = line.parse(rest)
-    from veldt.cli.search_space import read_space
+    from veldt.cli.verbs.search_space import read_space
     from veldt.tracking.console import output_console
     from veldt.tuning import run as search
     from veldt.tuning.request import TuneRequest

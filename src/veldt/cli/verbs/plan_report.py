@@ -10,8 +10,8 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from veldt.cli.bench import sampling_speed
-from veldt.cli.doctor import why_measured_badly
+from veldt.cli.verbs.bench import sampling_speed
+from veldt.cli.verbs.doctor import why_measured_badly
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import WORTH_PROCESSES, Plan, plan
