@@ -54,6 +54,20 @@ _DQN_TOY_TEXT: Settings = {
     "exploration_fraction": Sourced(0.5, "measured here, Taxi"),
 }
 
+# Returns of LunarLander are between -400 and 300: atoms of ±100 do not hold them.
+_ATOMS_BOX2D: Settings = {
+    "steps": Sourced(300_000, "measured here, LunarLander"),
+    "value_min": Sourced(-300.0, "measured here, LunarLander"),
+    "value_max": Sourced(300.0, "measured here, LunarLander"),
+    "gamma": Sourced(0.99, "RL Zoo, dqn LunarLander-v3"),
+    "n_step": Sourced(5, "measured here, LunarLander"),
+    "learning_rate": Sourced(
+        "linear:5e-4:5e-5", "measured here, LunarLander (6.3e-4 in RL Zoo, dqn LunarLander-v3)"
+    ),
+    "batch_size": Sourced(64, "measured here, LunarLander (128 in RL Zoo, dqn LunarLander-v3)"),
+    "training_intensity": Sourced(16.0, "measured here, LunarLander"),
+}
+
 # Q-learning on small environments with asynchronous learners, whose gradients are several updates old.
 OLD_GRADIENTS: Settings = {
     "training_intensity": Sourced(8.0, "measured here"),
@@ -146,6 +160,7 @@ C51 = Recipe(
         "value_max": Sourced(100.0, "CleanRL, c51"),
         "atoms": Sourced(101, "CleanRL, c51"),
     },
+    presets={"box2d": _ATOMS_BOX2D},
 )
 
 RAINBOW = Recipe(
@@ -187,6 +202,7 @@ RAINBOW = Recipe(
         "replay": Sourced("prioritised", "Hessel et al. 2018"),
         "priority_exponent": Sourced(0.5, "Hessel et al. 2018, table 1"),
     },
+    presets={"box2d": _ATOMS_BOX2D},
 )
 
 DDPG_SMALL: Settings = {
