@@ -15,12 +15,15 @@ which it is resumed for a few steps. Checked are:
 
 The runs have a temporary directory of their own and, where this process may mount one (as root on Linux), a /dev/shm.
 Prints a Markdown table, a line for each failure, and exits with 1 if there is one. `--seed` repeats the choices.
+`--results FILE` keeps what happened in a JSON file and adds to what is there: 1,000 faults take hours.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
+import json
 import os
 import random
 import re
@@ -281,6 +284,20 @@ def table(tallies: dict[str, Tally]) -> str:
     return "\n".join(lines)
 
 
+def _read(results: Path | None) -> dict[str, Tally]:
+    if results is None or not results.exists():
+        return {}
+    stored = json.loads(results.read_text())
+    return {recipe: Tally(**tally | {"faults": Counter(tally["faults"])}) for recipe, tally in stored.items()}
+
+
+def _write(results: Path, tallies: dict[str, Tally]) -> None:
+    """Replaces the file, so that an interrupted benchmark leaves the whole of an earlier one."""
+    new = results.with_suffix(".new")
+    new.write_text(json.dumps({recipe: dataclasses.asdict(tally) for recipe, tally in tallies.items()}))
+    new.replace(results)
+
+
 def _in_private_shared_memory(arguments: list[str]) -> int | None:
     """Runs this script again with a /dev/shm of its own; returns its exit code, or None where that is not allowed."""
     mount = 'mount -t tmpfs tmpfs /dev/shm && exec "$0" "$@"'
@@ -299,18 +316,22 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--recipes", nargs="+", choices=RUNS, default=list(RUNS))
     parser.add_argument("--cluster", default=None)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=None)
     parser.add_argument("--in-private-shared-memory", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if not options.in_private_shared_memory and (code := _in_private_shared_memory(arguments)) is not None:
         return code
-    rng, tallies = random.Random(options.seed), {recipe: Tally() for recipe in options.recipes}
-    done = 0
+    tallies = {recipe: Tally() for recipe in options.recipes} | _read(options.results)
+    done = sum(tally.faults.total() for tally in tallies.values())
+    rng = random.Random(options.seed + done)
     while done < options.faults:
         recipe = options.recipes[(done // FAULTS_IN_A_RUN) % len(options.recipes)]
         count = min(FAULTS_IN_A_RUN, options.faults - done)
         seen = len(tallies[recipe].failures)
         soak(recipe, tallies[recipe], count, rng, options.cluster)
         done += count
+        if options.results is not None:
+            _write(options.results, tallies)
         print(f"{done} of {options.faults} faults, {recipe}", file=sys.stderr, flush=True)
         for failure in tallies[recipe].failures[seen:]:
             print(failure, file=sys.stderr, flush=True)
