@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import os
 import random
@@ -294,7 +293,7 @@ def _read(results: Path | None) -> dict[str, Tally]:
 def _write(results: Path, tallies: dict[str, Tally]) -> None:
     """Replaces the file, so that an interrupted benchmark leaves the whole of an earlier one."""
     new = results.with_suffix(".new")
-    new.write_text(json.dumps({recipe: dataclasses.asdict(tally) for recipe, tally in tallies.items()}))
+    new.write_text(json.dumps({recipe: vars(tally) for recipe, tally in tallies.items()}))
     new.replace(results)
 
 
