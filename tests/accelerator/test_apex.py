@@ -57,7 +57,7 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one thread, nothing arrives while it waits."""
-    for name in ("replay_learner._WAIT_S", "replay_shard._WAIT_S"):
+    for name in ("replay_learner._WAIT_S", "replay_serving._WAIT_S"):
         monkeypatch.setattr(f"veldt.systems.roles.{name}", 0.0)
 
 

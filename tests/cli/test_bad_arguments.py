@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from veldt import cli
-from veldt.cli import entry, inspecting, starts
+from veldt.cli import entry
+from veldt.cli.verbs import inspecting, starts
 from veldt.evaluation import foreign_names
 
 SEE = "(see `veldt train ppo --help`)"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from veldt.cli import main, plan_report
+from veldt.cli import main
+from veldt.cli.verbs import plan_report
 from veldt.cli.verbs.plan_report import Alternative, Choice, choices_of
 from veldt.networks.own import NO_PARTS
 from veldt.recipes.configure import configure

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from veldt.errors import VeldtError
+from veldt.own_loop.messages import Logged, Returned, StopAll
 from veldt.runtime.messages import pack, unpack
 from veldt.runtime.role_messages import Ended, Failed, Note, Restarted, RoleMessage, Started
 from veldt.sampling.episodes import Episode
@@ -47,6 +48,9 @@ MESSAGES = [
     SnapshotPart(4, {}, replay="shard-0"),
     WrittenSegments(4, "shard-0", [{"file": "a.bin", "first": [0], "end": [9]}]),
     CurrentWeights(GROUPS["weights"]),
+    Logged({"episode": 3, "weights": GROUPS["weights"]["scale"]}),
+    StopAll("all updates are done"),
+    Returned({"error": 0.5, "network": GROUPS["weights"]}),
 ]
 
 

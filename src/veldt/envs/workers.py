@@ -88,7 +88,9 @@ class WorkerEnvs:
         ]
 
     def start(self) -> dict[int, ActionPrefix]:
-        answers = self._call_all("start")
+        for worker in self._workers:
+            worker.send(pack({"call": "start"}))  # none has an episode that could be begun again
+        answers = [worker.reply() for worker in self._workers]
         return {
             int(b): ActionPrefix(actions, header["scores"][b])
             for header, arrays in answers

@@ -99,10 +99,11 @@ class Recipe:
         if nearest is self:
             # A variant learns by these settings, and by its own where its class adds one or changes a default.
             names &= _declared(ALGORITHMS[algorithm].settings, ALGORITHMS[self.algorithm].settings)
-            nearest = next((recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm), None)
+            own = next((recipe for recipe in RECIPES.values() if recipe.algorithm == algorithm), None)
+            learned = own.settings(env) if own else {}
         else:
             names |= names_of(ReplayConfig)
-        learned = nearest._without_presets(env, algorithm) if nearest else {}
+            learned = nearest._without_presets(env, algorithm) if nearest else {}
         known = self.setting_names(algorithm)
         return {name: value for name, value in settings.items() if name in known - names} | {
             name: value for name, value in learned.items() if name in names & known
