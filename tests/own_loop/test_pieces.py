@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import programs
 import pytest
+import torch
 
 import veldt
 
@@ -104,3 +105,36 @@ def test_logged_values_and_the_reason_come_back() -> None:
 def test_seconds_end_a_program() -> None:
     done = veldt.run_roles({"other": veldt.Processes(programs.waits)}, seconds=0.1)
     assert done.reason == "seconds" and done.returned == {"other": ["asked"]}
+
+
+def test_what_a_function_returns_comes_back_as_it_was() -> None:
+    (result,) = veldt.run_roles({"one": veldt.Processes(programs.returns_values)}).returned["one"]
+    programs.network().load_state_dict(result["network"])
+    array, tensor = result["nested"][1]["deep"]
+    assert result["nested"]["history"] == [(1, 2.0), (3, 4.0)] and result["mean"] == torch.tensor(0.5)
+    assert array.tolist() == [0, 1, 2] and torch.equal(tensor, torch.ones(2, dtype=torch.bfloat16))
+    array[0] = 7  # it may be written
+
+
+def test_a_sleep_ends_when_all_are_asked_to_end_and_gives_signs_of_life() -> None:
+    roles = {"one": veldt.Processes(programs.sleeps, deadline_s=1.0)}
+    done = veldt.run_roles(roles, seconds=1.5)
+    assert (done.reason, done.returned) == ("seconds", {"one": ["asked"]})
+
+
+def test_the_end_of_a_role_can_end_all() -> None:
+    roles = {
+        "learner": veldt.Processes(programs.returns_values, ends_all=True),
+        "actor": veldt.Processes(programs.waits),
+    }
+    done = veldt.run_roles(roles)
+    assert (done.reason, done.returned["actor"]) == ("returned", ["asked"])
+
+
+def test_it_is_logged_that_others_work_on_after_a_role_has_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("veldt.own_loop.program._STILL_S", 0.0)
+    logged = []
+    roles = {"learner": veldt.Processes(programs.returns_values), "aa": veldt.Processes(programs.waits, 2)}
+    veldt.run_roles(roles, seconds=1.5, log=lambda *values: logged.append(values))
+    ((who, said),) = logged
+    assert who == "veldt" and said["note"].startswith("the learner has returned; aa 0, aa 1 still work: ")

@@ -16,13 +16,15 @@ import torch
 
 from veldt.errors import RoleError, VeldtError, described
 from veldt.exchange.graph import role_name
-from veldt.own_loop.messages import Logged, Returned, StopAll, sendable
+from veldt.own_loop.messages import Logged, Returned, StopAll
 from veldt.own_loop.piece import Piece, Users, edges_of
+from veldt.own_loop.values import packed
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
 
 _PAUSE_S = 0.002  # between two attempts of a wait
+_SLICE_S = 0.1  # of a sleep, after which the process gives a sign of life
 # Where code is that is not the user's own.
 _LIBRARIES = (
     os.path.dirname(os.path.dirname(__file__)),
@@ -61,12 +63,14 @@ class RoleProcess:
         self._control.heartbeat()
 
     def sleep(self, seconds: float) -> None:
-        """Sleeps for a while, less than `Processes.deadline_s`."""
-        self._control.sleep(seconds)
+        """Sleeps so long, or until all processes are asked to end; gives signs of life meanwhile."""
+        end = time.monotonic() + seconds
+        while self.running and (rest := end - time.monotonic()) > 0:
+            self._control.sleep(min(rest, _SLICE_S))
 
     def log(self, **values: Any) -> None:
-        """Sends values to `run_roles`, which shows them: numbers, texts, lists of these, arrays or tensors."""
-        self._control.send(Logged(sendable(values, f"{self.name}.log")))
+        """Sends values to `run_roles`, which shows them; of the same types as what a function returns."""
+        self._control.send(Logged(packed(values, f"what the {self.name} logged")))
 
     def stop_all(self, why: str = "") -> None:
         """Asks all processes to end, this one included; `why` is shown and returned by `run_roles`."""
@@ -104,7 +108,7 @@ class RoleProcess:
         """Sends what the function has returned; called once, after it."""
         for call in self._at_end:
             call()
-        self._control.send(Returned({"value": sendable(value, f"what the {self.name} returned")}))
+        self._control.send(Returned(packed(value, f"what the {self.name} returned")))
 
 
 @dataclass(frozen=True)
