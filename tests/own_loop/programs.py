@@ -62,6 +62,22 @@ def pulls(process: veldt.RoleProcess, weights: Any) -> list[float]:
     return seen
 
 
+def publishes_twice_the_same(process: veldt.RoleProcess, weights: Any) -> None:
+    own = zeros()
+    for value in (1, 2):
+        with torch.no_grad():
+            own.weight.fill_(value)
+        weights.publish(own, version=5)
+    waits(process)
+
+
+def pulls_the_second(process: veldt.RoleProcess, weights: Any) -> list[float]:
+    own = network()
+    while process.running and not (weights.pull(own) == 5 and own.weight.flatten().tolist() == [2, 2]):
+        process.sleep(0.005)
+    return [weights.version, *own.weight.flatten().tolist()]
+
+
 def adds(process: veldt.RoleProcess, replay: Any, rows: int) -> None:
     for number in range(rows):
         replay.add(number=number, from_whom=process.index)

@@ -22,6 +22,7 @@ from veldt.own_loop.values import packed
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
+from veldt.runtime.shared import Layout
 
 _PAUSE_S = 0.002  # between two attempts of a wait
 _SLICE_S = 0.1  # of a sleep, after which the process gives a sign of life
@@ -114,13 +115,13 @@ class RoleProcess:
 @dataclass(frozen=True)
 class OwnPlan:
     """Process `index` of a role. `code` is the function, its keyword arguments and its pieces, by cloudpickle: they
-    come from the program itself, and only go to its own processes. `users` are those of each piece."""
+    come from the program itself, and only go to its own processes. `pieces` are the users and the layouts of each."""
 
     code: bytes
     role: str
     index: int
     count: int
-    users: tuple[Users, ...]
+    pieces: tuple[tuple[Users, Mapping[str, Layout]], ...]
     threads: int
 
 
@@ -133,12 +134,17 @@ def run_own_function(control: Control, plan: OwnPlan, **edges: Any) -> None:
     with own_errors():
         function, kwargs, pieces = cloudpickle.loads(plan.code)
         control.heartbeat()
-        opened = {users.name: _open(pieces, users, process, edges) for users in plan.users}
+        opened = {
+            users.name: _open(pieces[users.name], users, layouts, process, edges)
+            for users, layouts in plan.pieces
+        }
         process.finish(function(process, **opened, **kwargs))
 
 
-def _open(pieces: Mapping[str, Piece], users: Users, process: RoleProcess, edges: Mapping[str, Any]) -> Any:
-    return pieces[users.name].open(users, process, edges_of(users.name, edges))
+def _open(
+    piece: Piece, users: Users, layouts: Mapping[str, Layout], process: RoleProcess, edges: Mapping[str, Any]
+) -> Any:
+    return piece.open(users, process, edges_of(users.name, edges), layouts)
 
 
 @contextlib.contextmanager

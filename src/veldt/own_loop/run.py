@@ -16,6 +16,7 @@ from veldt.own_loop.piece import STARTUP_TIMEOUT_S, Piece, Users, wired
 from veldt.own_loop.processes import Processes
 from veldt.own_loop.program import Finished, Log, Program, print_values
 from veldt.own_loop.role_process import OwnPlan, run_own_function
+from veldt.runtime.shared import Layout
 from veldt.runtime.supervision import RunningRoles
 from veldt.setting_metadata import check_type
 from veldt.systems.driver.local_runtime import start_local
@@ -111,20 +112,28 @@ def _graph(roles: Mapping[str, Processes], pieces: Mapping[str, Piece]) -> Graph
         )
     edges: dict[str, Edge] = {}
     own_roles: list[Role] = []
+    layouts: dict[str, Mapping[str, Layout]] = {}
     for name, piece in pieces.items():
         parts = piece.parts(users[name])
         edges |= parts.edges
         own_roles += parts.roles
+        layouts[name] = parts.layouts
     if clash := sorted({role.name for role in own_roles} & roles.keys()):
         raise UsageError(f"a role is called '{clash[0]}', as the process of a piece is: take another name")
     theirs = [
-        _role(name, processes, {piece: pieces[piece] for piece in taken[name]}, users)
+        _role(name, processes, {piece: pieces[piece] for piece in taken[name]}, users, layouts)
         for name, processes in roles.items()
     ]
     return Graph((*theirs, *own_roles), edges).with_given_limit()
 
 
-def _role(name: str, processes: Processes, pieces: Mapping[str, Piece], users: Mapping[str, Users]) -> Role:
+def _role(
+    name: str,
+    processes: Processes,
+    pieces: Mapping[str, Piece],
+    users: Mapping[str, Users],
+    layouts: Mapping[str, Mapping[str, Layout]],
+) -> Role:
     try:
         code = cloudpickle.dumps((processes.function, dict(processes.kwargs), dict(pieces)))
     except Exception as error:
@@ -133,7 +142,7 @@ def _role(name: str, processes: Processes, pieces: Mapping[str, Piece], users: M
             "cannot be copied, such as an env, inside the function"
         ) from error
     indices = range(processes.count)
-    of_role = tuple(users[piece] for piece in pieces)
+    of_role = tuple((users[piece], layouts[piece]) for piece in pieces)
     return Role(
         name,
         "a function of the program",
