@@ -2,8 +2,8 @@
 
     learner --publish(version)--> two copies in shared memory (on Ray: its own) --pull--> actors, evaluators
 
-The edge counts publications; the version, which the user may give, travels with the arrays. So that a version may come
-twice, as that of a learner that was started again.
+The edge counts publications, and the version, which the user may give, travels with the arrays. A version may therefore
+come twice; that of a learner that was started again does.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ModelClient:
         self.version = -1
         self._version = np.full(1, -1, np.int64)  # as it travels
         self._arrays = {**arrays.arrays, _VERSION: self._version}
-        # Publications so far. Those of an earlier start of the process have smaller numbers.
+        # Of the next publication, or of the one pulled last. Those of a process that is started again go on higher.
         self._number = process.restart_count * _OF_AN_INCARNATION if process.name == publisher else -1
         self._pulled_into: nn.Module | None = None
         if edge is not None and process.name != publisher:
