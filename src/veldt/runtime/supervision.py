@@ -346,9 +346,8 @@ class Supervision(ABC):
             return [*messages, Received(role.number, FailedAtEnd(plan.name, why, details))]
         if role.restart_count >= plan.max_restarts or is_final:
             role.has_ended, self._undelivered = True, messages
-            limit = recurs
-            if not is_final:
-                limit = f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
+            larger = f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
+            limit = recurs if is_final else larger
             restarts = counted(role.restart_count, "restart", "restarts")
             used_up = f" once more, after {restarts}" if role.restart_count else ""
             if used_up and limit:
