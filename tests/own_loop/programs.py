@@ -62,6 +62,22 @@ def pulls(process: veldt.RoleProcess, weights: Any) -> list[float]:
     return seen
 
 
+def publishes_twice_the_same(process: veldt.RoleProcess, weights: Any) -> None:
+    own = zeros()
+    for value in (1, 2):
+        with torch.no_grad():
+            own.weight.fill_(value)
+        weights.publish(own, version=5)
+    waits(process)
+
+
+def pulls_the_second(process: veldt.RoleProcess, weights: Any) -> list[float]:
+    own = network()
+    while process.running and not (weights.pull(own) == 5 and own.weight.flatten().tolist() == [2, 2]):
+        process.sleep(0.005)
+    return [weights.version, *own.weight.flatten().tolist()]
+
+
 def adds(process: veldt.RoleProcess, replay: Any, rows: int) -> None:
     for number in range(rows):
         replay.add(number=number, from_whom=process.index)
@@ -140,6 +156,42 @@ def kills_itself(process: veldt.RoleProcess) -> int:
 def stops(process: veldt.RoleProcess) -> None:
     process.log(answer=42, mean=1.5)
     process.stop_all("the answer is known")
+
+
+def raises_at_the_end(process: veldt.RoleProcess) -> None:
+    process.stop_all("done")
+    while process.running:
+        process.sleep(0.01)
+    raise ValueError("could not save")
+
+
+def returns_what_cannot_be_sent(process: veldt.RoleProcess) -> Any:
+    process.stop_all("done")
+    return {"history": [(1, 2.0), (3, {4.0})]}
+
+
+def returns_values(process: veldt.RoleProcess) -> Any:
+    nested = {
+        "history": [(1, 2.0), (3, 4.0)],
+        1: {"deep": [np.arange(3), torch.ones(2, dtype=torch.bfloat16)]},
+    }
+    return {"network": zeros().state_dict(), "nested": nested, "mean": torch.tensor(0.5)}
+
+
+def stops_and_goes_on(process: veldt.RoleProcess) -> None:
+    process.stop_all("done")
+    time.sleep(1000)
+
+
+def sleeps(process: veldt.RoleProcess) -> str:
+    process.sleep(1000)
+    return "asked"
+
+
+def interrupts_and_raises(process: veldt.RoleProcess, program: int) -> None:
+    os.kill(program, signal.SIGINT)
+    waits(process)
+    raise ValueError("could not save")
 
 
 def kills_server(process: veldt.RoleProcess, gradients: Any, name: str) -> None:

@@ -50,6 +50,16 @@ def test_an_exception_names_file_and_line_and_carries_the_traceback() -> None:
         ),
         ({"one": programs.kills_itself}, {}, r"the one was killed by SIGKILL"),
         (
+            {"one": programs.raises_at_the_end, "other": programs.waits},
+            {},
+            r"^the one failed \(ValueError: could not save \(.*programs.py, line \d+, in raises_at_the_end\)\)",
+        ),
+        (
+            {"one": programs.returns_what_cannot_be_sent},
+            {},
+            r"^the one failed \(what the one returned\['history'\]\[1\]\[1\] is of the type set: between .* go None",
+        ),
+        (
             {"learner": programs.pushes_nan},
             {"gradients": SERVER},
             r"the learner failed \(the gradient of 'weight' is not finite: training has diverged",
@@ -82,6 +92,31 @@ def test_a_sentence(functions: Any, pieces: Any, message: str) -> None:
         taken["learner"] = veldt.Processes(programs.samples, kwargs={"batches": 1})
     with pytest.raises(veldt.VeldtError, match=message):
         veldt.run_roles(taken, pieces)
+
+
+def test_a_function_that_does_not_return_in_time_is_named() -> None:
+    logged = []
+    done = veldt.run_roles(
+        roles(learner=programs.stops_and_goes_on, actor=programs.waits),
+        stop_s=0.5,
+        log=lambda *values: logged.append(values),
+    )
+    assert (done.reason, done.killed, done.returned["actor"]) == ("stopped", ("learner",), ["asked"])
+    assert logged == [("veldt", {"note": "the learner did not return within 0.5 s and was killed"})]
+
+
+def test_an_interrupted_program_raises_and_shows_what_failed_meanwhile() -> None:
+    logged = []
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        one = veldt.Processes(programs.interrupts_and_raises, kwargs={"program": os.getpid()})
+        veldt.run_roles({"one": one}, log=lambda *values: logged.append(values))
+    (done,) = interrupt.value.args
+    assert (done.reason, done.returned) == ("interrupted", {"one": [None]})
+    ((_, said),) = logged
+    assert (
+        said["note"].startswith("the one failed (ValueError: could not save (")
+        and "Traceback" in said["note"]
+    )
 
 
 def test_a_server_that_is_gone() -> None:
@@ -179,8 +214,12 @@ def waits(process):
     while process.running:
         time.sleep(0.01)
 
-done = veldt.run_roles({"one": veldt.Processes(waits, 2)})
-print("ended:", done.reason, flush=True)
+try:
+    veldt.run_roles({"one": veldt.Processes(waits, 2)})
+except KeyboardInterrupt as interrupt:
+    (done,) = interrupt.args
+    print("ended:", done.reason, flush=True)
+    raise
 """
 
 
@@ -199,6 +238,7 @@ def test_nothing_outlives_a_script(number: int, tmp_path: Path) -> None:
         os.kill(ran.pid, number)
         said = ran.stdout.read()
         assert said == ("" if number == signal.SIGKILL else "ended: interrupted\n")
+    assert ran.returncode == -(signal.SIGKILL if number == signal.SIGKILL else signal.SIGINT)
     end = time.monotonic() + 20
     while [process for process in family if process.is_running()]:
         assert time.monotonic() < end

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import programs
 import pytest
+import torch
 
 import veldt
+from veldt.exchange.graph import WeightsSpec
+from veldt.exchange.weights import SharedWeights
+from veldt.own_loop import buffer_shard
+from veldt.own_loop.buffer_ends import RowFormat
+from veldt.own_loop.piece import Users
+from veldt.own_loop.role_process import RoleProcess
+from veldt.runtime.inline import InlineControl
+from veldt.runtime.roles import Peers
+from veldt.runtime.shared import Layout
 
 ROWS: dict[str, Any] = {"row": programs.ROW, "source": "actor", "target": "learner", "capacity": 2000}
 
@@ -29,6 +41,32 @@ def test_weights_arrive_whole_with_their_version() -> None:
     assert done.returned["learner"] == [4]
     for seen in done.returned["actor"]:
         assert seen[-1] == 4 and seen == sorted(seen)
+
+
+def test_weights_of_the_same_version_are_pulled_again() -> None:
+    actor = veldt.Processes(programs.pulls_the_second, ends_all=True)
+    roles = {"learner": veldt.Processes(programs.publishes_twice_the_same), "actor": actor}
+    server = veldt.ModelServer(programs.zeros, source="learner")
+    assert veldt.run_roles(roles, {"weights": server}, seconds=60).returned["actor"] == [[5, 2, 2]]
+
+
+def test_a_network_is_made_once_and_random_numbers_stay_as_they_are() -> None:
+    made = []
+
+    def network() -> Any:
+        made.append(1)
+        return programs.network()
+
+    users = Users("weights", {"actor": 1, "learner": 1})
+    own, state = programs.network(), torch.random.get_rng_state()
+    server = veldt.ModelServer(network, source="learner")
+    parts = server.parts(users)
+    process = RoleProcess(InlineControl(), "learner", 0, 1)
+    spec = parts.edges["weights weights"].spec
+    assert isinstance(spec, WeightsSpec)
+    client = server.open(users, process, {"weights": SharedWeights(spec.layouts, None)}, parts.layouts)
+    client.publish(own)
+    assert len(made) == 1 and torch.equal(state, torch.random.get_rng_state())
 
 
 def program(buffer: veldt.DistributedBuffer, act: Any, learn: Any, act_kwargs: Any, learn_kwargs: Any) -> Any:
@@ -104,3 +142,78 @@ def test_logged_values_and_the_reason_come_back() -> None:
 def test_seconds_end_a_program() -> None:
     done = veldt.run_roles({"other": veldt.Processes(programs.waits)}, seconds=0.1)
     assert done.reason == "seconds" and done.returned == {"other": ["asked"]}
+
+
+def test_what_a_function_returns_comes_back_as_it_was() -> None:
+    (result,) = veldt.run_roles({"one": veldt.Processes(programs.returns_values)}).returned["one"]
+    programs.network().load_state_dict(result["network"])
+    array, tensor = result["nested"][1]["deep"]
+    assert result["nested"]["history"] == [(1, 2.0), (3, 4.0)] and result["mean"] == torch.tensor(0.5)
+    assert array.tolist() == [0, 1, 2] and torch.equal(tensor, torch.ones(2, dtype=torch.bfloat16))
+    array[0] = 7  # it may be written
+
+
+def test_a_sleep_ends_when_all_are_asked_to_end_and_gives_signs_of_life() -> None:
+    roles = {"one": veldt.Processes(programs.sleeps, deadline_s=1.0)}
+    done = veldt.run_roles(roles, seconds=1.5)
+    assert (done.reason, done.returned) == ("seconds", {"one": ["asked"]})
+
+
+def test_the_end_of_a_role_can_end_all() -> None:
+    roles = {
+        "learner": veldt.Processes(programs.returns_values, ends_all=True),
+        "actor": veldt.Processes(programs.waits),
+    }
+    done = veldt.run_roles(roles)
+    assert (done.reason, done.returned["actor"]) == ("returned", ["asked"])
+
+
+def test_it_is_logged_that_others_work_on_after_a_role_has_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("veldt.own_loop.program._STILL_S", 0.0)
+    logged = []
+    roles = {"learner": veldt.Processes(programs.returns_values), "aa": veldt.Processes(programs.waits, 2)}
+    veldt.run_roles(roles, seconds=1.5, log=lambda *values: logged.append(values))
+    ((who, said),) = logged
+    assert who == "veldt" and said["note"].startswith("the learner has returned; aa 0, aa 1 still work: ")
+
+
+@pytest.mark.parametrize("value", [3, np.int64(3), torch.tensor(3), np.uint16(3), True])
+def test_a_whole_number_is_stored_in_a_small_dtype_where_it_fits(value: Any) -> None:
+    row = RowFormat.of({"number": ((), "uint8")}, 0)
+    into = {name: np.zeros((1, *layout.shape), layout.dtype) for name, layout in row.layouts.items()}
+    row.write({"number": value}, into, 0)
+    assert row.read(into)["number"].tolist() == [int(value)]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "message"),
+    [
+        (
+            300,
+            "uint8",
+            r"'number' of a row has the value 300, and the buffer's uint8 is for 0 to 255: name a larger",
+        ),
+        (-1, "uint8", r"has the value -1"),
+        (np.int64(2**40), "int32", r"has the value 1099511627776, and the buffer's int32"),
+        (1.5, "int64", r"is float64 \[\], and the buffer's is int64 \[\]: convert it, or name another"),
+    ],
+)
+def test_a_number_that_does_not_fit_is_refused(value: Any, dtype: str, message: str) -> None:
+    row = RowFormat.of({"number": ((), dtype)}, 0)
+    into = {name: np.zeros((1, *layout.shape), layout.dtype) for name, layout in row.layouts.items()}
+    with pytest.raises(veldt.UsageError, match=message):
+        row.write({"number": value}, into, 0)
+
+
+@pytest.mark.parametrize(("here", "refused"), [(1, False), (2, True)])
+def test_a_shard_asks_for_the_memory_of_its_own_machine(
+    here: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two shards of 100 rows of 8 bytes, where 1,000 bytes are available: too many for one machine."""
+    monkeypatch.setattr(buffer_shard, "available_memory", lambda: 1_000)
+    control = InlineControl()
+    control.stopping, control.peers = True, Peers(0, here)
+    plan = buffer_shard.BufferShardPlan("replay", {"row/x": Layout((), "int64")}, 100, 0.0, 0, shards=2)
+    said = r"the buffer 'replay' needs .* on this machine, for 200 rows"
+    with pytest.raises(veldt.UsageError, match=said) if refused else contextlib.nullcontext():
+        buffer_shard.run_buffer_shard(control, plan, MagicMock(), ())

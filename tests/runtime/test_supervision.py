@@ -11,7 +11,7 @@ import pytest
 from veldt.errors import RoleError
 from veldt.runtime import supervision
 from veldt.runtime.messages import pack
-from veldt.runtime.role_messages import Failed, Note, Restarted, Started
+from veldt.runtime.role_messages import Failed, FailedAtEnd, Note, Restarted, Started
 from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
 
 
@@ -130,7 +130,7 @@ def test_a_given_limit_is_the_only_one_for_starts_that_fail() -> None:
 
 def test_roles_that_die_while_the_run_stops_are_not_restarted() -> None:
     plays = Plays([plan("actor")], [Played(alive=False)])
-    assert plays.stop(1.0) == []
+    assert [one.message for one in plays.stop(1.0)] == [FailedAtEnd("actor", "died", "")]
     assert plays.all_ended
 
 

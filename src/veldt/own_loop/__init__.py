@@ -9,8 +9,9 @@ from veldt.own_loop.distributed_buffer import DistributedBuffer
 from veldt.own_loop.gradient_server import GradientServer
 from veldt.own_loop.model_server import ModelServer
 from veldt.own_loop.processes import Processes
+from veldt.own_loop.program import Finished
 from veldt.own_loop.role_process import RoleProcess
-from veldt.own_loop.run import Finished, run_roles
+from veldt.own_loop.run import run_roles
 
 __all__ = [
     "DistributedBuffer",

@@ -76,11 +76,13 @@ class RowFormat:
         steps = self._steps(arrays) if self.episode_steps else 0
         for name, layout in self.fields.items():
             array, shape = arrays[name], (*((steps,) if self.episode_steps else ()), *layout.shape)
-            if array.shape != shape or not np.can_cast(array.dtype, layout.dtype, "same_kind"):
+            if array.shape != shape or not _is_of_kind(array.dtype, layout.dtype):
                 raise UsageError(
                     f"'{name}' of a row is {array.dtype} {list(array.shape)}, and the buffer's is {layout.dtype} "
-                    f"{list(shape)}{' for an episode of so many steps' if self.episode_steps else ''}"
+                    f"{list(shape)}{' for an episode of so many steps' if self.episode_steps else ''}: convert it, or "
+                    "name another shape and dtype in the buffer's row"
                 )
+            _check_range(name, array, layout.dtype)
         for name, array in arrays.items():
             if self.episode_steps:
                 into[_FIELD + name][at, :steps], into[_FIELD + name][at, steps:] = array, 0
@@ -116,6 +118,25 @@ def _as_array(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
+def _is_of_kind(given: np.dtype, stored: str) -> bool:
+    """Whether an array can be stored as such a dtype: without a change of kind; an integer as any kind of integer."""
+    is_whole = given.kind in "iu" and np.dtype(stored).kind in "iu"
+    return is_whole or np.can_cast(given, stored, "same_kind")
+
+
+def _check_range(name: str, array: np.ndarray, stored: str) -> None:
+    """Raises UsageError for integers that a dtype of integers cannot hold."""
+    if np.dtype(stored).kind not in "iu" or np.can_cast(array.dtype, stored, "safe") or not array.size:
+        return
+    least, most, allowed = int(array.min()), int(array.max()), np.iinfo(stored)
+    if least < allowed.min or most > allowed.max:
+        value = least if least < allowed.min else most
+        raise UsageError(
+            f"'{name}' of a row has the value {value}, and the buffer's {stored} is for {allowed.min} to "
+            f"{allowed.max}: name a larger dtype in the buffer's row, such as int64"
+        )
+
+
 def _listed(names: Mapping[str, Any]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "nothing"
 
@@ -148,10 +169,11 @@ class BufferAdder:
         Args:
             priority: its first one, 0 or more; None: the largest so far.
             row: an array, tensor, number or list for each name of the buffer's `row`: of its shape, with a dtype that
-                can be converted without a change of kind.
+                can be converted without a change of kind. Integers may be of any type whose values fit.
 
         Raises:
-            UsageError: names, shapes or dtypes are not the buffer's, or the episode is too long.
+            UsageError: names, shapes or dtypes are not the buffer's, an integer is too large for it, or the episode is
+                too long.
             VeldtError: the other side has not gone on within `deadline_s`.
         """
         if priority is not None and not (priority >= 0 and math.isfinite(priority)):

@@ -23,12 +23,10 @@ from veldt.own_loop.piece import HUNG_S, STARTUP_TIMEOUT_S, Parts, Users
 from veldt.own_loop.role_process import RoleProcess
 from veldt.replay.row_buffer import row_batch_layouts
 from veldt.runtime.shared import Layout
-from veldt.runtime.system_memory import available_memory
 
 _DEPTH = 3  # slots of each process that adds: one is being written, one is being stored, and one is ready
 _AHEAD = 2  # batches requested ahead of each process that samples
 _TRANSITIONS_AT_ONCE = 16
-_GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,6 @@ class DistributedBuffer:
                 "take at most one shard for each"
             )
         shard_role, layouts = f"{name} shard", self.format().layouts
-        self._check_memory(name)
         chunk = {at: Layout((self.rows_at_once, *one.shape), one.dtype) for at, one in layouts.items()}
         chunk |= {PRIORITY: Layout((self.rows_at_once,), "float64"), COUNT: Layout((1,), "int64")}
         edges = {}
@@ -151,7 +148,10 @@ class DistributedBuffer:
             shard_role,
             f"stores {self.share:,} rows, draws, renews priorities",
             run_buffer_shard,
-            [BufferShardPlan(layouts, self.share, self.alpha, shard) for shard in range(self.shards)],
+            [
+                BufferShardPlan(name, layouts, self.share, self.alpha, shard, self.shards)
+                for shard in range(self.shards)
+            ],
             [
                 {
                     "rows": f"{name} rows {shard}",
@@ -177,7 +177,7 @@ class DistributedBuffer:
         )
 
     def open(
-        self, users: Users, process: RoleProcess, edges: Mapping[str, Any]
+        self, users: Users, process: RoleProcess, edges: Mapping[str, Any], layouts: Mapping[str, Layout]
     ) -> BufferAdder | BufferSampler:
         """See `Piece`."""
         if process.role == self.source:
@@ -205,11 +205,3 @@ class DistributedBuffer:
         return RateLimiterSpec(
             adding, sampling, self.training_intensity, self.starts, self.batch_size, 2 * least, together=False
         )
-
-    def _check_memory(self, name: str) -> None:
-        needed = self.capacity * sum(layout.nbytes for layout in self.format().layouts.values())
-        if needed > (available := available_memory()):
-            raise UsageError(
-                f"the buffer '{name}' needs {needed / _GIB:.1f} GiB for {self.capacity:,} rows, and "
-                f"{available / _GIB:.1f} GiB of memory are available: take a smaller capacity, or smaller rows"
-            )

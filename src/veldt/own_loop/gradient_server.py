@@ -44,7 +44,9 @@ class GradientServer:
     see `GradientClient`.
 
     Args:
-        network: makes the network, without arguments; called here, and once by the server for its first parameters.
+        network: makes the network, without arguments; called once by `run_roles`, for names, shapes and dtypes, and
+            once by the server, for its first parameters. In `run_roles` the state of torch's random numbers stays as it
+            was.
         optimiser: makes the optimiser of these parameters, which the server steps once for each gradient:
             `lambda parameters: torch.optim.Adam(parameters, lr=1e-3)`.
         source: the role that pushes. Other roles that take the piece only pull.
@@ -64,7 +66,7 @@ class GradientServer:
     def parts(self, users: Users) -> Parts:
         """See `Piece`."""
         learners, server = users.count(self.source, "source"), f"{users.name} server"
-        layouts = self._layouts(users)
+        layouts = layouts_of(self.network, parameters_of, f"the gradient server '{users.name}'")
         edges = {
             f"{users.name} gradients": Edge(
                 self.source,
@@ -90,27 +92,26 @@ class GradientServer:
             deadline_s=HUNG_S,
             startup_timeout_s=STARTUP_TIMEOUT_S,
         )
-        return Parts((role,), edges)
+        return Parts((role,), edges, layouts)
 
     def wiring(self, users: Users, role: str, index: int) -> Wiring:
         """See `Piece`."""
         pushes = {"gradients": f"{users.name} gradients"} if role == self.source else {}
         return pushes | {"parameters": f"{users.name} parameters"}
 
-    def open(self, users: Users, process: RoleProcess, edges: Mapping[str, Any]) -> GradientClient:
+    def open(
+        self, users: Users, process: RoleProcess, edges: Mapping[str, Any], layouts: Mapping[str, Layout]
+    ) -> GradientClient:
         """See `Piece`."""
         return GradientClient(
             users.name,
             process,
-            self._layouts(users),
+            layouts,
             edges["parameters"],
             edges.get("gradients"),
             self.source,
             self.deadline_s,
         )
-
-    def _layouts(self, users: Users) -> dict[str, Layout]:
-        return layouts_of(self.network, parameters_of, f"the gradient server '{users.name}'")
 
 
 class GradientClient:

@@ -1,6 +1,9 @@
 """The model server: one process publishes weights with a version, others pull the newest. It has no process of its own.
 
-learner --publish(version)--> two copies in shared memory (on Ray: its own) --pull--> actors, evaluators
+    learner --publish(version)--> two copies in shared memory (on Ray: its own) --pull--> actors, evaluators
+
+The edge counts publications, and the version, which the user may give, travels with the arrays. A version may therefore
+come twice; that of a learner that was started again does.
 """
 
 from __future__ import annotations
@@ -18,6 +21,10 @@ from veldt.exchange.weights import Weights
 from veldt.own_loop.network_arrays import NetworkArrays, layouts_of, state_of
 from veldt.own_loop.piece import Parts, Users
 from veldt.own_loop.role_process import RoleProcess
+from veldt.runtime.shared import Layout
+
+_VERSION = "/version"  # what no tensor is called
+_OF_AN_INCARNATION = 1 << 32  # publications
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,8 @@ class ModelServer:
     `ModelClient`. Neither side waits for the other, but for the first version.
 
     Args:
-        network: makes the network, without arguments; for names, shapes and dtypes of parameters and buffers.
+        network: makes the network, without arguments; called once, by `run_roles`, for names, shapes and dtypes of
+            parameters and buffers. The state of torch's random numbers stays as it was.
         source: the role that publishes: its process 0 does.
         deadline_s: seconds that a pull waits for the first version.
 
@@ -47,33 +55,33 @@ class ModelServer:
             raise UsageError(
                 f"nobody pulls from the model server '{users.name}': another role must take it, too"
             )
+        layouts = layouts_of(self.network, state_of, f"the model server '{users.name}'")
         edge = Edge(
             self.source,
             readers[0],
             "weights, two copies that none waits for",
-            WeightsSpec(self._layouts(users)),
+            WeightsSpec({**layouts, _VERSION: Layout((1,), "int64")}),
         )
-        return Parts((), {f"{users.name} weights": edge})
+        return Parts((), {f"{users.name} weights": edge}, layouts)
 
     def wiring(self, users: Users, role: str, index: int) -> Wiring:
         """See `Piece`."""
         # Readers on other machines ask the first process of the source.
         return {} if role == self.source and index else {"weights": f"{users.name} weights"}
 
-    def open(self, users: Users, process: RoleProcess, edges: Mapping[str, Any]) -> ModelClient:
+    def open(
+        self, users: Users, process: RoleProcess, edges: Mapping[str, Any], layouts: Mapping[str, Layout]
+    ) -> ModelClient:
         """See `Piece`."""
         publisher = role_name(self.source, 0, users.counts[self.source])
         return ModelClient(
             users.name,
             process,
-            NetworkArrays(self._layouts(users), state_of),
+            NetworkArrays(layouts, state_of),
             edges.get("weights"),
             publisher,
             self,
         )
-
-    def _layouts(self, users: Users) -> dict[str, Any]:
-        return layouts_of(self.network, state_of, f"the model server '{users.name}'")
 
 
 class ModelClient:
@@ -91,15 +99,20 @@ class ModelClient:
         self._name, self._process, self._network, self._edge = name, process, arrays, edge
         self._publisher, self._settings = publisher, settings
         self.version = -1
+        self._version = np.full(1, -1, np.int64)  # as it travels
+        self._arrays = {**arrays.arrays, _VERSION: self._version}
+        # Of the next publication, or of the one pulled last. Those of a process that is started again go on higher.
+        self._number = process.restart_count * _OF_AN_INCARNATION if process.name == publisher else -1
         self._pulled_into: nn.Module | None = None
         if edge is not None and process.name != publisher:
-            edge.check(arrays.arrays)
+            edge.check(self._arrays)
 
     def publish(self, network: nn.Module, version: int | None = None) -> int:
         """Publishes a copy of the network's parameters and buffers as the newest, and returns the version.
 
         Args:
-            version: by default one more than the last, from 0 on.
+            version: what readers get as the version, 0 or more; by default one more than the last, from 0 on. The
+                same may come several times.
 
         Raises:
             UsageError: this process is not the one that publishes.
@@ -114,14 +127,14 @@ class ModelClient:
             raise UsageError(f"version is {version}: it must be 0 or more")
         self.version = self.version + 1 if version is None else version
         tensors = self._network.tensors_of(network)
-        self._edge.publish(
-            self.version, {name: np.asarray(tensor.detach().cpu()) for name, tensor in tensors.items()}
-        )
+        arrays = {name: np.asarray(tensor.detach().cpu()) for name, tensor in tensors.items()}
+        self._edge.publish(self._number, {**arrays, _VERSION: np.array([self.version], np.int64)})
+        self._number += 1
         self._process.heartbeat()
         return self.version
 
     def pull(self, network: nn.Module) -> int:
-        """Copies the newest weights into `network` if they are newer than the last pulled; returns their version.
+        """Copies the newest weights into `network` if they were published after the last pulled; returns their version.
 
         Only the first pull waits, for the first version to be published; -1, and nothing copied, if all processes are
         asked to end meanwhile.
@@ -136,13 +149,13 @@ class ModelClient:
                 f"the {self._process.name} pulls from the model server '{self._name}', whose source is its own role: "
                 "only other roles pull"
             )
-        before, deadline_s = self.version, self._settings.deadline_s
+        before, deadline_s = self._number, self._settings.deadline_s
 
         def attempt() -> int | None:
-            version = edge.pull_if_newer(before, self._network.arrays)
-            return None if version < 0 else version
+            number = edge.pull_if_newer(before, self._arrays)
+            return None if number < 0 else number
 
-        version = self._process.wait_for(
+        number = self._process.wait_for(
             attempt,
             deadline_s,
             lambda: (
@@ -150,7 +163,7 @@ class ModelClient:
                 "must publish its first weights before it waits for anything"
             ),
         )
-        if version is not None and (version != before or network is not self._pulled_into):
-            self.version, self._pulled_into = version, network
+        if number is not None and (number != before or network is not self._pulled_into):
+            self._number, self.version, self._pulled_into = number, int(self._version[0]), network
             self._network.load(network)
         return self.version

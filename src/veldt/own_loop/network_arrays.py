@@ -35,7 +35,8 @@ def layouts_of(make: Any, select: Select, what: str) -> dict[str, Layout]:
     Raises:
         UsageError: it makes no network, or one with tensors of a dtype that numpy lacks.
     """
-    network = make() if callable(make) and not isinstance(make, nn.Module) else None
+    with torch.random.fork_rng(devices=()):  # what the user has seeded stays as it is
+        network = make() if callable(make) and not isinstance(make, nn.Module) else None
     if not isinstance(network, nn.Module):
         got = f"is a {type(make).__name__}" if network is None else f"returns a {type(network).__name__}"
         raise UsageError(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.exchange.graph import Edge, Role, Wiring
+from veldt.runtime.shared import Layout
 
 if TYPE_CHECKING:
     from veldt.own_loop.role_process import RoleProcess
@@ -40,10 +41,11 @@ class Users:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a piece adds to the graph."""
+    """What a piece adds to the graph, and the layouts of a network's arrays that its processes exchange."""
 
     roles: tuple[Role, ...]
     edges: Mapping[str, Edge]
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
 
 
 class Piece(Protocol):
@@ -55,8 +57,11 @@ class Piece(Protocol):
     def wiring(self, users: Users, role: str, index: int) -> Wiring:
         """Returns the edges of a process that takes it, by what each is for."""
 
-    def open(self, users: Users, process: RoleProcess, edges: Mapping[str, Any]) -> Any:
-        """Opens its end in a process, with the edges of `wiring`; returns what the user's function gets."""
+    def open(
+        self, users: Users, process: RoleProcess, edges: Mapping[str, Any], layouts: Mapping[str, Layout]
+    ) -> Any:
+        """Opens its end in a process, with the edges of `wiring` and the layouts of `parts`; returns what the user's
+        function gets."""
 
 
 def wired(piece: Piece, users: Users, role: str, index: int) -> dict[str, str | tuple[str, ...]]:

@@ -14,9 +14,9 @@ from veldt.errors import UsageError, did_you_mean
 class Processes:
     """A role of a program: `count` processes that each call `function(process, **pieces, **kwargs)`.
 
-    The function's parameters after the first say which pieces it takes, by name. It works while `process.running`. What
-    it returns comes back to `run_roles`: None, numbers, texts, lists of these, arrays, tensors, and dictionaries of all
-    these.
+    The function's parameters after the first say which pieces it takes, by name. It works while `process.running`.
+    What it returns comes back from `run_roles`: None, numbers, texts, arrays and tensors, and lists, tuples and
+    dictionaries of all these, nested to any depth. (A tensor comes back on the CPU.)
 
     Args:
         kwargs: keyword arguments of the function that are no pieces.
@@ -26,6 +26,8 @@ class Processes:
             counts as hung.
         threads: threads of PyTorch in each.
         gpus: GPUs that each needs, where Ray assigns them.
+        ends_all: whether the program ends when all `count` processes of this role have returned. By default it ends
+            when the processes of all roles have.
 
     Raises:
         UsageError: a value is not allowed.
@@ -38,6 +40,7 @@ class Processes:
     deadline_s: float = 300.0
     threads: int = 1
     gpus: int = 0
+    ends_all: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.function):

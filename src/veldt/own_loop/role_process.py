@@ -16,13 +16,16 @@ import torch
 
 from veldt.errors import RoleError, VeldtError, described
 from veldt.exchange.graph import role_name
-from veldt.own_loop.messages import Logged, Returned, StopAll, sendable
+from veldt.own_loop.messages import Logged, Returned, StopAll
 from veldt.own_loop.piece import Piece, Users, edges_of
+from veldt.own_loop.values import packed
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
+from veldt.runtime.shared import Layout
 
 _PAUSE_S = 0.002  # between two attempts of a wait
+_SLICE_S = 0.1  # of a sleep, after which the process gives a sign of life
 # Where code is that is not the user's own.
 _LIBRARIES = (
     os.path.dirname(os.path.dirname(__file__)),
@@ -61,12 +64,14 @@ class RoleProcess:
         self._control.heartbeat()
 
     def sleep(self, seconds: float) -> None:
-        """Sleeps for a while, less than `Processes.deadline_s`."""
-        self._control.sleep(seconds)
+        """Sleeps so long, or until all processes are asked to end; gives signs of life meanwhile."""
+        end = time.monotonic() + seconds
+        while self.running and (rest := end - time.monotonic()) > 0:
+            self._control.sleep(min(rest, _SLICE_S))
 
     def log(self, **values: Any) -> None:
-        """Sends values to `run_roles`, which shows them: numbers, texts, lists of these, arrays or tensors."""
-        self._control.send(Logged(sendable(values, f"{self.name}.log")))
+        """Sends values to `run_roles`, which shows them; of the same types as what a function returns."""
+        self._control.send(Logged(packed(values, f"what the {self.name} logged")))
 
     def stop_all(self, why: str = "") -> None:
         """Asks all processes to end, this one included; `why` is shown and returned by `run_roles`."""
@@ -104,19 +109,19 @@ class RoleProcess:
         """Sends what the function has returned; called once, after it."""
         for call in self._at_end:
             call()
-        self._control.send(Returned({"value": sendable(value, f"what the {self.name} returned")}))
+        self._control.send(Returned(packed(value, f"what the {self.name} returned")))
 
 
 @dataclass(frozen=True)
 class OwnPlan:
     """Process `index` of a role. `code` is the function, its keyword arguments and its pieces, by cloudpickle: they
-    come from the program itself, and only go to its own processes. `users` are those of each piece."""
+    come from the program itself, and only go to its own processes. `pieces` are the users and the layouts of each."""
 
     code: bytes
     role: str
     index: int
     count: int
-    users: tuple[Users, ...]
+    pieces: tuple[tuple[Users, Mapping[str, Layout]], ...]
     threads: int
 
 
@@ -129,12 +134,17 @@ def run_own_function(control: Control, plan: OwnPlan, **edges: Any) -> None:
     with own_errors():
         function, kwargs, pieces = cloudpickle.loads(plan.code)
         control.heartbeat()
-        opened = {users.name: _open(pieces, users, process, edges) for users in plan.users}
+        opened = {
+            users.name: _open(pieces[users.name], users, layouts, process, edges)
+            for users, layouts in plan.pieces
+        }
         process.finish(function(process, **opened, **kwargs))
 
 
-def _open(pieces: Mapping[str, Piece], users: Users, process: RoleProcess, edges: Mapping[str, Any]) -> Any:
-    return pieces[users.name].open(users, process, edges_of(users.name, edges))
+def _open(
+    piece: Piece, users: Users, layouts: Mapping[str, Layout], process: RoleProcess, edges: Mapping[str, Any]
+) -> Any:
+    return piece.open(users, process, edges_of(users.name, edges), layouts)
 
 
 @contextlib.contextmanager

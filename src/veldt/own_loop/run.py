@@ -4,44 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import cloudpickle
 
 from veldt.errors import RoleError, UsageError
-from veldt.exchange.graph import Edge, Graph, Role, role_name
-from veldt.own_loop.messages import Logged, Returned, StopAll
+from veldt.exchange.graph import Edge, Graph, Role
 from veldt.own_loop.piece import STARTUP_TIMEOUT_S, Piece, Users, wired
 from veldt.own_loop.processes import Processes
+from veldt.own_loop.program import Finished, Log, Program, print_values
 from veldt.own_loop.role_process import OwnPlan, run_own_function
-from veldt.runtime.role_messages import Note, Received, Restarted
+from veldt.runtime.shared import Layout
 from veldt.runtime.supervision import RunningRoles
 from veldt.setting_metadata import check_type
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.driver.outcome import stop_on_signals
 
 _POLL_S = 0.1
-_STOP_S = 5.0  # for functions to end on request, until their processes are killed
-
-Log = Callable[[str, Mapping[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A program of `run_roles` that has ended.
-
-    `reason` is "returned" (every function has), "stopped" (by `stop_all`, and `why` is its sentence), "seconds" or
-    "interrupted" (Ctrl-C, SIGTERM). `returned` has for each role what its processes have returned, in order: None for
-    one that did not return in time when it was asked to end. `seconds` is the time since the start.
-    """
-
-    reason: str
-    why: str
-    seconds: float
-    returned: Mapping[str, Sequence[Any]] = field(repr=False)
 
 
 def run_roles(
@@ -50,6 +31,7 @@ def run_roles(
     *,
     cluster: str | None = None,
     seconds: float | None = None,
+    stop_s: float = 5.0,
     log: Log | None = None,
 ) -> Finished:
     """Runs your own functions as processes, connected by pieces, until all have returned or one calls `stop_all`.
@@ -63,15 +45,23 @@ def run_roles(
         cluster: where the processes run: "local" starts Ray on this machine, "HOST:PORT" joins a Ray cluster; by
             default they run on this machine without Ray.
         seconds: time after which all are asked to end.
+        stop_s: seconds from then on, or from `stop_all` or Ctrl-C, for the functions to return. The process of one that
+            has not is killed; that is logged, and `Finished.killed` names it.
         log: called with the name of a process and the values of its `process.log`; by default they are printed.
 
     Raises:
         UsageError: roles and pieces do not fit each other; nothing was started.
-        RoleError: a process died or hung, or a function raised, and may not be restarted. The message names the process
-            and, for an exception, file and line; `details` (also a note of the exception) is the traceback.
+        RoleError: a process died or hung, or a function raised, and may not be restarted; or that happened after all
+            were asked to end. The message names the process and, for an exception, file and line; `details` (also a
+            note of the exception) is the traceback.
+        KeyboardInterrupt: on Ctrl-C or SIGTERM, after all have ended; its argument is the `Finished`. What a function
+            raises meanwhile is only logged.
     """
     check_type("cluster", cluster, str | None)
     check_type("seconds", seconds, float | None)
+    check_type("stop_s", stop_s, float)
+    if not stop_s >= 0:
+        raise UsageError(f"stop_s of run_roles is {stop_s}: 0 or more")
     graph = _graph(roles, pieces or {})
     began = time.monotonic()
     with (
@@ -79,7 +69,7 @@ def run_roles(
         stop_on_signals("\nstopping (again, after a second: at once)\n") as interrupt,
     ):
         running, _ = start(graph)
-        program = _Program(running, roles, log or _print)
+        program = Program(running, roles, log or print_values)
         try:
             running.start()
             while not (reason := program.reason()) and not interrupt.is_set():
@@ -87,50 +77,22 @@ def run_roles(
                     reason = "seconds"
                     break
                 program.handle(running.poll(_POLL_S))
-            program.handle(running.stop(_STOP_S))
+            program.handle(running.stop(stop_s))
+            program.check_end(stop_s, is_interrupted=interrupt.is_set())
         except RoleError as error:
             if error.details:
                 error.add_note(error.details)
             raise
         finally:
             running.kill()
-    return Finished(reason or "interrupted", program.why, time.monotonic() - began, program.returned)
-
-
-class _Program:
-    """What the functions have sent. `returned` is by role, and `why` the sentence of `stop_all`."""
-
-    def __init__(self, running: RunningRoles, roles: Mapping[str, Processes], log: Log) -> None:
-        self._running, self._log = running, log
-        # The user's processes come first in the graph, in this order.
-        self._own = [(name, index) for name, processes in roles.items() for index in range(processes.count)]
-        self._names = [role_name(name, index, roles[name].count) for name, index in self._own]
-        self.returned: dict[str, list[Any]] = {
-            name: [None] * processes.count for name, processes in roles.items()
-        }
-        self._is_stopped, self.why = False, ""
-
-    def reason(self) -> str:
-        """Returns why the program is to end, or ""."""
-        if self._is_stopped:
-            return "stopped"
-        return "returned" if all(map(self._running.has_ended, range(len(self._own)))) else ""
-
-    def handle(self, messages: Sequence[Received]) -> None:
-        for received in messages:
-            match received.message:
-                case Logged(values):
-                    self._log(self._names[received.role], values)
-                case StopAll(why):
-                    self.why = self.why if self._is_stopped else why
-                    self._is_stopped = True
-                case Returned(result):
-                    role, index = self._own[received.role]
-                    self.returned[role][index] = result["value"]
-                case Restarted(name, why):
-                    self._log(name, {"restarted": why})
-                case Note(text):
-                    self._log("veldt", {"note": text})
+    if interrupt.is_set():
+        reason = "interrupted"
+    finished = Finished(
+        reason, program.why, time.monotonic() - began, program.returned, tuple(program.killed)
+    )
+    if interrupt.is_set():
+        raise KeyboardInterrupt(finished)
+    return finished
 
 
 def _graph(roles: Mapping[str, Processes], pieces: Mapping[str, Piece]) -> Graph:
@@ -150,20 +112,28 @@ def _graph(roles: Mapping[str, Processes], pieces: Mapping[str, Piece]) -> Graph
         )
     edges: dict[str, Edge] = {}
     own_roles: list[Role] = []
+    layouts: dict[str, Mapping[str, Layout]] = {}
     for name, piece in pieces.items():
         parts = piece.parts(users[name])
         edges |= parts.edges
         own_roles += parts.roles
+        layouts[name] = parts.layouts
     if clash := sorted({role.name for role in own_roles} & roles.keys()):
         raise UsageError(f"a role is called '{clash[0]}', as the process of a piece is: take another name")
     theirs = [
-        _role(name, processes, {piece: pieces[piece] for piece in taken[name]}, users)
+        _role(name, processes, {piece: pieces[piece] for piece in taken[name]}, users, layouts)
         for name, processes in roles.items()
     ]
     return Graph((*theirs, *own_roles), edges).with_given_limit()
 
 
-def _role(name: str, processes: Processes, pieces: Mapping[str, Piece], users: Mapping[str, Users]) -> Role:
+def _role(
+    name: str,
+    processes: Processes,
+    pieces: Mapping[str, Piece],
+    users: Mapping[str, Users],
+    layouts: Mapping[str, Mapping[str, Layout]],
+) -> Role:
     try:
         code = cloudpickle.dumps((processes.function, dict(processes.kwargs), dict(pieces)))
     except Exception as error:
@@ -172,7 +142,7 @@ def _role(name: str, processes: Processes, pieces: Mapping[str, Piece], users: M
             "cannot be copied, such as an env, inside the function"
         ) from error
     indices = range(processes.count)
-    of_role = tuple(users[piece] for piece in pieces)
+    of_role = tuple((users[piece], layouts[piece]) for piece in pieces)
     return Role(
         name,
         "a function of the program",
@@ -205,11 +175,3 @@ def _runtime(cluster: str | None) -> Iterator[Callable[[Graph], tuple[RunningRol
         from veldt.systems.driver.ray_runtime import start_on_ray
 
         yield partial(start_on_ray, joined)
-
-
-def _print(process: str, values: Mapping[str, Any]) -> None:
-    shown = (
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in values.items()
-    )
-    print(f"{process}: {', '.join(shown)}", flush=True)

@@ -135,6 +135,15 @@ class Restarted(RoleMessage, kind="restarted"):
 
 
 @dataclass(frozen=True)
+class FailedAtEnd(RoleMessage, kind="failed-at-end"):
+    """The role `name` failed, or died, after all were asked to end; `why` and `details` as in `Restarted`."""
+
+    name: str
+    why: str
+    details: str
+
+
+@dataclass(frozen=True)
 class Note(RoleMessage, kind="note"):
     """A sentence for the user; `about` is its kind in events.jsonl."""
 

@@ -19,7 +19,16 @@ from typing import Any, Protocol
 from veldt.errors import RoleError, VeldtError
 from veldt.formatting import counted
 from veldt.runtime.process_state import StopClock, stopped_too_long
-from veldt.runtime.role_messages import Ended, Failed, Note, Received, Restarted, RoleMessage, Started
+from veldt.runtime.role_messages import (
+    Ended,
+    Failed,
+    FailedAtEnd,
+    Note,
+    Received,
+    Restarted,
+    RoleMessage,
+    Started,
+)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is restarted
 _MAX_STARTUP_FAILURES = 3  # consecutive start-up failures after which a role is not restarted
@@ -328,30 +337,27 @@ class Supervision(ABC):
         assert role.process is not None
         role.process.kill()
         role.process = None
-        why = f"failed ({failure.error})" if failure else cause
+        why, details = (f"failed ({failure.error})", failure.details) if failure else (cause, stack)
         role.startup_failures += 1
         recurs = self._recurs(role, now)
         is_final = bool(recurs) or (failure is not None and failure.is_final)
         if self.stopping:
             role.has_ended = True
-            return messages
+            return [*messages, Received(role.number, FailedAtEnd(plan.name, why, details))]
         if role.restart_count >= plan.max_restarts or is_final:
             role.has_ended, self._undelivered = True, messages
-            limit = recurs
-            if not is_final:
-                limit = f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
+            larger = f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
+            limit = recurs if is_final else larger
             restarts = counted(role.restart_count, "restart", "restarts")
             used_up = f" once more, after {restarts}" if role.restart_count else ""
             if used_up and limit:
                 used_up += f" ({limit})"
-            details = failure.details if failure else stack
             raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
         if now - role.began > _CALM:
             role.pause = _FIRST_PAUSE
         role.due, role.pause = now + role.pause, min(2 * role.pause, _LONGEST_PAUSE)
         self._end_group(role)
-        restarted = Restarted(plan.name, why, failure.details if failure else stack)
-        return [*messages, Received(role.number, restarted)]
+        return [*messages, Received(role.number, Restarted(plan.name, why, details))]
 
     def _recurs(self, role: SupervisedRole, now: float) -> str:
         """Returns why another start would probably fail as well; "" if nothing says so, or the user gave the limit."""

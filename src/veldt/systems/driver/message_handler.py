@@ -12,7 +12,16 @@ from veldt.errors import VeldtError
 from veldt.evaluation.evaluator import Evaluation
 from veldt.exchange.graph import Role
 from veldt.exchange.rate_limiter import RateLimiter
-from veldt.runtime.role_messages import Ended, Failed, Note, Received, Restarted, RoleMessage, Started
+from veldt.runtime.role_messages import (
+    Ended,
+    Failed,
+    FailedAtEnd,
+    Note,
+    Received,
+    Restarted,
+    RoleMessage,
+    Started,
+)
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpointing import Checkpointing
 from veldt.systems.driver.evaluating import Evaluating
@@ -99,8 +108,8 @@ class MessageHandler:
                 self._weights = message.weights
             case Restarted():
                 self._record_restart(role, message)
-            case Started() | Ended() | Failed():
-                pass  # supervision has handled it
+            case Started() | Ended() | Failed() | FailedAtEnd():
+                pass  # supervision has handled it, and the end is the same
             case _:
                 raise VeldtError(
                     f"the {self._names[role]} sent a message of kind '{message.kind}', which no driver handles: send "
