@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import re
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -93,28 +96,44 @@ def said_on(screen: Console) -> str:
     return screen.file.getvalue()
 
 
-def test_a_search_is_run_and_continued(tmp_path: Path) -> None:
+def test_a_search_trains_the_values_of_its_trials_and_its_page_has_its_command(tmp_path: Path) -> None:
     root, screen = tmp_path / "out", console()
-    page = tune(REQUEST, root, screen, trials=1)
-    assert page == root / "tune.html" and (root / "runs" / "trial-000" / "config.json").exists()
+    page = tune(REQUEST, root, screen, trials=1, jobs=1, prunes=False)
+    assert page == root / "tune.html"
     said = said_on(screen)
     assert "1 trial (1 done): the best is trial-000" in said
     assert "for seed in 2 3 4; do veldt train ppo --env CartPole-v1 --steps 512 --num-envs 4" in said
-
     study = Study(root / "study.db", SPACE, 1, prunes=True, side_by_side=False)
-    killed = study.ask()  # before its run had a directory
+    (trial,) = study.trials()
     study.close()
-    screen = console()
-    tune(REQUEST, root, screen, trials=2)
-    assert "trial-001 was interrupted, and is continued" in said_on(screen)
-    assert "2 trials (2 done)" in said_on(screen)
-    given = json.loads((root / "runs" / killed.name / "config.json").read_text())["given"]["learn"]
-    assert given["learning_rate"] == killed.values["learning_rate"]
+    given = json.loads((root / "runs" / "trial-000" / "config.json").read_text())["given"]["learn"]
+    assert given["learning_rate"] == trial.values["learning_rate"]
     assert {"tune.html", "trials.csv", "scores.png", "scores-by-setting.png", "curves.csv"} <= {
         file.name for file in root.iterdir()
     }
     html = page.read_text()
     assert "Train the best with other seeds" in html and "data:image/png;base64," in html
+
+    (command,) = re.findall("<code>(veldt tune .*?)</code>", html)
+    words = shlex.split(unescape(command))
+    assert words[-5:] == ["--jobs", "1", "--no-prune", "--out", str(root)]
+    main(words[1:])  # continues the same search, in which nothing is left to do
+
+
+def test_a_trial_that_was_killed_before_its_run_had_a_directory_is_run(
+    stands: Stands, tmp_path: Path
+) -> None:
+    tune(stands, tmp_path, console(), trials=1)
+    study = Study(tmp_path / "study.db", SPACE, 1, prunes=True, side_by_side=False)
+    killed = study.ask()
+    study.close()
+    screen = console()
+    tune(stands, tmp_path, screen, trials=2)
+    assert "trial-001 was interrupted, and is continued" in said_on(screen)
+    assert "2 trials (2 done)" in said_on(screen)
+    assert (
+        f"learning_rate={killed.values['learning_rate']}" in said_on(screen).partition("trial-001: score")[2]
+    )
 
 
 def test_the_best_trial_is_found_and_importances_are_shown(stands: Stands, tmp_path: Path) -> None:
@@ -193,7 +212,7 @@ def test_after_ctrl_c_trials_are_unfinished_and_there_is_a_page(
             "with the recipe ppo",
         ),
         ({"settings": TINY | {"steps": 1024}}, "with --steps 512, and 1024 is asked now"),
-        ({"settings": TINY | {"seed": 2}}, "with --seed none, and 2 is asked now"),
+        ({"settings": TINY | {"seed": 2}}, "with --seed 1, and 2 is asked now"),
         (
             {"space": {**SPACE, "gamma": choices(0.9, 0.98)}},
             "with --search gamma 0.9,0.99, and 0.9,0.98 is asked",

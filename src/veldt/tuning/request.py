@@ -65,13 +65,18 @@ class TuneRequest:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What must be the same when the search is continued, as JSON values."""
+        """What must be the same when the search is continued, as JSON values: a default is as if it were given."""
+        config = self.fixed.config
         return {
             "recipe": self.recipe,
             "env": self.env,
-            "algorithm": self.algorithm,
+            "algorithm": config.algorithm,
             "env_kwargs": {name: repr(value) for name, value in self.env_kwargs.items()},
-            "settings": dict(self.settings),
+            "settings": {
+                field.name: getattr(section, field.name)
+                for section in config.sections.values()
+                for field in dataclasses.fields(section)
+            },
             "search": {name: str(dimension) for name, dimension in self.space.items()},
         }
 

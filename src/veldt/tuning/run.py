@@ -54,17 +54,20 @@ def tune(
     request.check()
     config = request.fixed.config
     cores = len(allowed_cores())
-    jobs = jobs or (cores if config.in_one_process else 1)
+    side_by_side = jobs or (cores if config.in_one_process else 1)
     algorithm = None if request.algorithm is None else config.algorithm
     name = run_name(f"tune-{request.recipe}", config.env, 0, algorithm).removesuffix("-0")
     root = Path("experiments") / name if root is None else root
+    command = _command(request, root, trials, jobs, prunes)
     directory = OwnDirectory(root, "tune", "tune", request.asked, said_as)
     directory.open()
     with contextlib.closing(directory):
         directory.begin()
-        study = Study(root / _STUDY, request.space, request.seed, prunes=prunes, side_by_side=jobs > 1)
+        study = Study(
+            root / _STUDY, request.space, request.seed, prunes=prunes, side_by_side=side_by_side > 1
+        )
         with contextlib.closing(study):
-            return _searched(request, study, root, console, trials, jobs)
+            return _searched(request, study, root, console, trials, side_by_side, command)
 
 
 def _check_counts(trials: int, jobs: int) -> None:
@@ -78,7 +81,7 @@ def _check_counts(trials: int, jobs: int) -> None:
 
 
 def _searched(
-    request: TuneRequest, study: Study, root: Path, console: Console, trials: int, jobs: int
+    request: TuneRequest, study: Study, root: Path, console: Console, trials: int, jobs: int, command: str
 ) -> Path:
     page = root / _PAGE
     with Screen(console) as screen:
@@ -88,16 +91,16 @@ def _searched(
             Search(request, study, root / _RUNS, jobs, screen).run(trials)
         except BaseException as error:
             with contextlib.suppress(VeldtError):  # the disk may be full
-                write_page(page, _page(request, study, root, trials))
+                write_page(page, _page(request, study, root, command))
                 if isinstance(error, KeyboardInterrupt):
                     error.add_note(f"{summary(request, study.trials())} The same command continues.")
             raise
-    write_page(page, _page(request, study, root, trials))
+    write_page(page, _page(request, study, root, command))
     _print_best(request, study, console)
     return page
 
 
-def _page(request: TuneRequest, study: Study, root: Path, wanted: int) -> Page:
+def _page(request: TuneRequest, study: Study, root: Path, command: str) -> Page:
     trials = study.trials()
     best = [
         FinishedRun(request.training(trial.name, trial.values), root / _RUNS / trial.name)
@@ -108,7 +111,7 @@ def _page(request: TuneRequest, study: Study, root: Path, wanted: int) -> Page:
         title=f"tune {request.recipe} on {request.fixed.config.env}",
         lead="A search for the settings with the best score, with one run for each trial.",
         exhibit=exhibit_of(request, trials, study.importances(), best),
-        command=_command(request, root, wanted),
+        command=command,
         notes={
             "What is searched": [f"{name} from {dimension}" for name, dimension in request.space.items()],
             "Train the best with other seeds": [request.command_with_seeds(one.values) for one in winners],
@@ -117,11 +120,17 @@ def _page(request: TuneRequest, study: Study, root: Path, wanted: int) -> Page:
     )
 
 
-def _command(request: TuneRequest, root: Path, trials: int) -> str:
+def _command(request: TuneRequest, root: Path, trials: int, jobs: int, prunes: bool) -> str:
     """Returns the command of the search, with its space in words even where it is the usual one."""
     fixed, seed = request.training("", {}), ["--seed", str(request.seed)]
     search = [f"{name}={dimension}" for name, dimension in request.space.items()]
-    words = ["tune", *fixed.words[1:], *seed, *fixed.flags, "--search", *search, "--trials", str(trials)]
+    about = [
+        "--trials",
+        str(trials),
+        *(["--jobs", str(jobs)] if jobs else []),
+        *([] if prunes else ["--no-prune"]),
+    ]
+    words = ["tune", *fixed.words[1:], *seed, *fixed.flags, "--search", *search, *about]
     return shlex.join(["veldt", *words, "--out", str(root)])
 
 

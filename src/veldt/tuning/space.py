@@ -22,7 +22,7 @@ class Interval:
     whole: bool
 
     def __str__(self) -> str:
-        return f"{'log' if self.logarithmic else 'uniform'}:{self.low:g}:{self.high:g}"
+        return f"{'log' if self.logarithmic else 'uniform'}:{text_of(self.low)}:{text_of(self.high)}"
 
     def value(self, drawn: float) -> Any:
         """Returns a drawn number as the value of a setting."""
