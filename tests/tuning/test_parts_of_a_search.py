@@ -26,12 +26,19 @@ def drawn(request: TuneRequest, directory: Path) -> Draws:
 
 def test_refused_combinations_of_values_use_up_no_trial(tmp_path: Path) -> None:
     space = {"minibatches": Interval(2, 6, False, True), "batch_size": choices(64, 81)}
-    draws = drawn(replace(REQUEST, settings={"steps": 512, "num_envs": 4}, space=space), tmp_path)
+    draws = drawn(replace(REQUEST, settings={"steps": 512, "num_envs": 1}, space=space), tmp_path)
     trials = []
     while (trial := draws.next()) is not None:
         trials.append((trial.number, trial.values["batch_size"], trial.values["minibatches"]))
     assert [number for number, *_ in trials] == [0, 1, 2]
     assert {tuple(values) for _, *values in trials} == {(64, 2), (64, 4), (81, 3)}
+
+
+def test_a_batch_that_does_not_divide_among_the_envs_is_no_trial(tmp_path: Path) -> None:
+    space = {"batch_size": Interval(256, 300, False, True)}
+    draws = drawn(replace(REQUEST, settings={"steps": 512, "minibatches": 1}, space=space), tmp_path)
+    found = iter(draws.next, None)
+    assert {trial.values["batch_size"] for trial in found if trial is not None} == {256, 288}  # for 32 envs
 
 
 def test_a_space_that_is_refused_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,9 @@ def test_no_combination_of_values_is_tried_twice(stands: Stands, tmp_path: Path)
     request = replace(stands, space={"gamma": choices(0.9, 0.99)})
     screen = console()
     tune(request, tmp_path / "out", screen, trials=5, jobs=1)
-    assert "2 trials (2 done)" in said_on(screen) and "All combinations of values" in said_on(screen)
+    assert "2 trials (2 done)" in said_on(screen) and "because no combination of values is left" in said_on(
+        screen
+    )
     assert "--gamma 0.9)" in said_on(screen) and "--gamma 0.99)" in said_on(screen)
 
 

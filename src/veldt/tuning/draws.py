@@ -66,12 +66,7 @@ class Draws:
         return self._key(values_of(self._space, drawn)) in self._tried
 
     def _refusal(self, drawn: Mapping[str, Any]) -> str:
-        """Returns why the settings refuse these values together; "" if they do not."""
-        try:
-            self._request.draft.build({**self._request.settings, **values_of(self._space, drawn)})
-        except UsageError as error:
-            return str(error)
-        return ""
+        return self._request.refusal(values_of(self._space, drawn))
 
     def _key(self, values: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(text_of(values[name]) for name in self._space)

@@ -77,7 +77,9 @@ class Search:
                         self._start(trial)
                     else:
                         new = 0
-                        self._screen.note("All combinations of values that are allowed were tried.")
+                        self._screen.note(
+                            "No further trial begins, because no combination of values is left."
+                        )
                 if not self._running:
                     return
                 self._screen.show([self._shown(one) for one in self._running])

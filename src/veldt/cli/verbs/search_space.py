@@ -19,9 +19,8 @@ _INTERVALS = ("log", "uniform")
 _ROUNDING = 1e-9  # of steps: 0.3 is three times 0.1
 _SWITCH = {"yes": True, "true": True, "no": False, "false": False}
 _NUMBER = r"([\d.]+(?:e[+-]?\d+)?)"
-_RANGE = re.compile(
-    rf"[\[(]?(?:[a-z_]+:)?{_NUMBER}(?:\.\.+|:){_NUMBER}[\])]?", re.IGNORECASE
-)  # as it may be written
+# What a range may be taken to look like: 1e-3..1e-2, 1e-3:1e-2, [1e-3:1e-2], linear:1e-3:1e-2.
+_RANGE = re.compile(rf"[\[(]?(?:[a-z_]+:)?{_NUMBER}(?:\.\.+|:){_NUMBER}[\])]?", re.IGNORECASE)
 _FORMS = (
     "write it as log:1e-5:1e-2, uniform:0.9:0.999, uniform:64:256:64 (with a step), or single values with commas "
     "between them (0.98,0.99)"
