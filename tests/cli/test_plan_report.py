@@ -44,10 +44,25 @@ def test_what_is_given_has_no_alternative() -> None:
     assert updates.why == "fp32 as asked; 1 thread as asked"
 
 
-def test_processes_of_a_distributed_run_are_explained() -> None:
-    _, processes, updates = choices("apex-dqn", num_envs=8)
-    assert processes.what == "processes" and "it is not measured" in processes.why
+def test_processes_of_a_distributed_run_have_the_source_of_their_number() -> None:
+    def why(recipe: str, **settings: Any) -> str:
+        request = configure(recipe, "CartPole-v1", {}, None, NO_PARTS, settings)
+        choice = plan_report._roles(request, make_run_plan(request))
+        assert choice.what == "processes" and not choice.alternatives
+        return choice.why
+
+    assert why("impala").startswith("4 actors, the recipe's value (measured here); ")
+    assert why("impala", actors=2, num_envs=4).startswith("2 actors, as asked; ")
+    assert "1 actor, as many as share 1 env evenly, at most one for each of the " in why(
+        "apex-dqn", num_envs=1, actors=0
+    )
+    assert "processes of agents" in why("ga3c", num_envs=16, agent_processes=2)
+
+
+def test_threads_of_a_distributed_run_are_explained() -> None:
+    *_, updates = choices("apex-dqn", num_envs=8)
     assert "shared out among the processes" in updates.why and updates.alternatives
+    assert updates.unit == "steps learned from per second"
 
 
 def test_something_clearly_faster_is_named() -> None:
@@ -63,6 +78,8 @@ def test_the_report_has_the_plan_reasons_and_flags(capsys: pytest.CaptureFixture
             "doctor",
             "--plan",
             "ppo",
+            "--env",
+            "CartPole-v1",
             "--num-envs",
             "4",
             "--batch-size",
@@ -75,6 +92,7 @@ def test_the_report_has_the_plan_reasons_and_flags(capsys: pytest.CaptureFixture
     )
     said = capsys.readouterr().out
     assert "veldt train ppo --env CartPole-v1 would use" in said and "chosen" in said
+    assert "steps learned from per second" in said
     assert "where envs run: " in said and "--env-backend" in said and "device cpu: as asked" in said
 
 
@@ -84,9 +102,10 @@ def test_the_report_has_the_plan_reasons_and_flags(capsys: pytest.CaptureFixture
         ("doctor --plan", "--plan is without a recipe: known are a2c"),
         ("doctor --plan pppo", "'pppo' (did you mean 'ppo'?)"),
         ("doctor --num-envs 8", "--num-envs is for the plan of one recipe: add --plan RECIPE"),
-        ("doctor --plan ppo --num-env 8", "no flag --num-env (did you mean '--num-envs'?)"),
+        ("doctor --plan ppo --env CartPole-v1 --num-env 8", "no flag --num-env (did you mean '--num-envs'?)"),
         ("doctor --plan ppo --env CartPol-v1", "CartPole-v1"),
-        ("doctor --plan ppo --batch-size 7", "--batch-size"),
+        ("doctor --plan ppo --env CartPole-v1 --batch-size 7", "--batch-size"),
+        ("doctor --plan ppo-8x256", "--env is missing: veldt doctor --plan ppo-8x256 --env ENV"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -247,10 +247,15 @@ class TrainConfig:
                     f"out, or take a recipe that can ({', '.join(recipes_with_setting(name))})"
                 )
 
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of settings that this configuration has, by name."""
+        return {section: part for section in SECTIONS if (part := getattr(self, section)) is not None}
+
     def section_of(self, name: str) -> str:
         """Returns the section that has the setting of this name, which is one of this configuration."""
-        parts = {section: part for section in SECTIONS if (part := getattr(self, section)) is not None}
-        return next(s for s, part in parts.items() if name in {f.name for f in dataclasses.fields(part)})
+        parts = self.sections.items()
+        return next(s for s, part in parts if name in {f.name for f in dataclasses.fields(part)})
 
     def value_of(self, name: str) -> Any:
         """Returns the value of the setting of this name, which is one of this configuration."""

@@ -82,7 +82,7 @@ class Training:
     @property
     def flags(self) -> list[str]:
         """The settings as flags."""
-        return [word for name, value in self.settings.items() for word in _as_flag(name, value)]
+        return [word for name, value in self.settings.items() for word in as_flag(name, value)]
 
     def command(self, directory: Path) -> list[str]:
         """Returns the command that trains the run in `directory`."""
@@ -151,7 +151,8 @@ class Experiment:
     needs: Mapping[str, str] = field(default_factory=dict)
 
 
-def _as_flag(name: str, value: Any) -> list[str]:
+def as_flag(name: str, value: Any) -> list[str]:
+    """Returns a setting as words of a command."""
     if isinstance(value, bool):
         return [flag(name) if value else flag(f"no_{name}")]
     if isinstance(value, tuple | list):

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from veldt.experiments.figures import Drawing, Exhibit, Line, Table, charts, lines
 from veldt.experiments.results import FinishedRun
 from veldt.formatting import counted, decimal
+from veldt.setting_metadata import flag
 from veldt.tuning.request import TuneRequest
 from veldt.tuning.search import best_first
 from veldt.tuning.space import Interval, Space, text_of
@@ -29,7 +30,7 @@ def exhibit_of(
     tables = [_trials(request.space, trials)]
     if importances:
         drawings.append(_importances(importances))
-        rows = [(name, f"{share:.3f}") for name, share in importances.items()]
+        rows = [(flag(name), f"{share:.3f}") for name, share in importances.items()]
         tables.append(Table("Importances", ("setting", "importance"), rows, "They add up to 1."))
     if best:
         curves = {run.job.group: _curve(run) for run in best}
@@ -49,10 +50,13 @@ def summary(request: TuneRequest, trials: Sequence[Trial]) -> str:
     parts = [f"{counts[state]} {state}" for state in State if counts[state]]
     found = f"{counted(len(trials), 'trial', 'trials')} ({', '.join(parts)})" if trials else "No trial"
     ranked = best_first(trials)
+    on_way = [one for one in trials if one.state is State.UNFINISHED and one.score is not None]
+    scores = ", ".join(f"{one.name} was at a score of {decimal(one.score)}" for one in on_way)
     if not ranked:
-        return f"{found}: none has a score yet."
+        return f"{found}: {scores or 'none has a score yet'}."
     seeds = "One seed each, so train the best again with others"
-    return f"{found}: the best is {ranked[0].name} with a score of {decimal(ranked[0].score)}. {seeds}."
+    best = f"the best is {ranked[0].name} with a score of {decimal(ranked[0].score)}"
+    return f"{found}: {best}{scores and '; '}{scores}. {seeds}."
 
 
 def _history(trials: Sequence[Trial]) -> Drawing:
@@ -69,7 +73,7 @@ def _history(trials: Sequence[Trial]) -> Drawing:
 
 
 def _by_setting(space: Space, trials: Sequence[Trial]) -> Drawing:
-    figure, axes = charts(len(space), list(space), "value", "score")
+    figure, axes = charts(len(space), [flag(name) for name in space], "value", "score")
     for one, (name, dimension) in zip(axes, space.items(), strict=True):
         if isinstance(dimension, Interval):
             if dimension.logarithmic:
@@ -101,7 +105,7 @@ def _points(one: Axes, trials: Sequence[Trial], x: Callable[[Trial], float]) -> 
 def _importances(importances: Mapping[str, float]) -> Drawing:
     figure, (one,) = charts(1, ["Importances"], "importance", "")
     names = list(importances)[::-1]
-    one.barh(names, [importances[name] for name in names], color="C0")
+    one.barh([flag(name) for name in names], [importances[name] for name in names], color="C0")
     caption = "How much each setting's value decides whether a trial is among the best tenth (PED-ANOVA)."
     return Drawing("Importances", caption, figure)
 
@@ -119,4 +123,4 @@ def _trials(space: Space, trials: Sequence[Trial]) -> Table:
         )
         for trial in (*ranked, *rest)
     ]
-    return Table("Trials", ("trial", "state", "score", *space, "why it failed"), rows)
+    return Table("Trials", ("trial", "state", "score", *map(flag, space), "why it failed"), rows)

@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from veldt.config.run_request import RunRequest
+from veldt.envs.arrangement import probe_spec
+from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
 from veldt.experiments.experiment import Training
 from veldt.networks.own import NO_PARTS
@@ -17,7 +19,7 @@ from veldt.recipes import find
 from veldt.recipes.configure import configure
 from veldt.recipes.draft import Draft
 from veldt.setting_metadata import flag
-from veldt.systems.planning.checks import check_request
+from veldt.systems.planning.checks import check_request, check_sizes
 from veldt.tuning.space import Space, check_space
 
 _OTHER_SEEDS = 3  # of the runs that train with the best settings
@@ -58,6 +60,18 @@ class TuneRequest:
         searched = {name: dimension.examples[0] for name, dimension in self.space.items()}
         check_request(dataclasses.replace(fixed, given={**fixed.given, **searched}), None)
 
+    @cached_property
+    def _spec(self) -> EnvSpec:
+        return probe_spec(self.fixed.source, self.fixed.config.atari)
+
+    def refusal(self, values: Mapping[str, Any]) -> str:
+        """Returns why a trial with these values would be refused; "" if it would not."""
+        try:
+            check_sizes(self.draft.build({**self.settings, **values}), self._spec)
+        except UsageError as error:
+            return str(error)
+        return ""
+
     @property
     def seed(self) -> int:
         """The seed of the trials, and of the search."""
@@ -65,13 +79,18 @@ class TuneRequest:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What must be the same when the search is continued, as JSON values."""
+        """What must be the same when the search is continued, as JSON values: a default is as if it were given."""
+        config = self.fixed.config
         return {
             "recipe": self.recipe,
             "env": self.env,
-            "algorithm": self.algorithm,
+            "algorithm": config.algorithm,
             "env_kwargs": {name: repr(value) for name, value in self.env_kwargs.items()},
-            "settings": dict(self.settings),
+            "settings": {
+                field.name: getattr(section, field.name)
+                for section in config.sections.values()
+                for field in dataclasses.fields(section)
+            },
             "search": {name: str(dimension) for name, dimension in self.space.items()},
         }
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from veldt.config.train_config import RunConfig
-from veldt.experiments.live import last_row
 from veldt.formatting import as_float
+from veldt.runs import strict_json
 from veldt.runs.directory import RunDirectory
+from veldt.runs.files import open_to_read
+from veldt.runs.own_names import METRICS
 from veldt.tracking.metrics import read_metrics
 from veldt.tuning.study import PARTS
 
@@ -27,21 +33,9 @@ class ScoreReader:
         self._steps = run.steps
         self._metric = _EVALUATED if 0 < run.evaluate_every <= run.steps else _TRAINED
 
-    def share(self, run: Path) -> float:
-        """Returns how much of its steps the run in this directory has done, 0 to 1."""
-        row = last_row(run) or {}
-        return min(as_float(row.get("step", 0)) / self._steps, 1.0)
-
-    def at_ends_of(self, parts: range, run: Path) -> dict[int, float]:
-        """Returns the score at the end of each part of the steps, where it had one."""
-        rows = [(row["step"], as_float(row.get(self._metric))) for row in read_metrics(run)]
-        known = [(step, score) for step, score in rows if math.isfinite(score)]
-        scores = {}
-        for part in parts:
-            before = [score for step, score in known if step <= self._steps * part / PARTS]
-            if before:
-                scores[part] = before[-1]
-        return scores
+    def watch(self, run: Path) -> Watch:
+        """Returns what follows the run in this directory on its way."""
+        return Watch(run / METRICS, self._metric, self._steps)
 
     def final(self, run: Path) -> float | None:
         """Returns the score of a run that has ended; None if it has none."""
@@ -51,3 +45,53 @@ class ScoreReader:
             scores = [as_float(row.get(self._metric)) for row in read_metrics(run)]
         known = [score for score in scores if math.isfinite(score)]
         return known[-1] if known else None
+
+
+class Watch:
+    """Follows a run by its metrics, and reads each row once.
+
+    `share` is how much of its steps the run has done, 0 to 1, `part` how many parts of them, and `score` its newest
+    score, or None.
+    """
+
+    def __init__(self, path: Path, metric: str, steps: int) -> None:
+        self._path, self._metric, self._steps = path, metric, steps
+        self._inode, self._position = 0, 0
+        self.share, self.part = 0.0, 0
+        self.score: float | None = None
+
+    def look(self) -> dict[int, float]:
+        """Reads the new rows; returns the score at the end of each part that has passed, where it had one."""
+        scores: dict[int, float] = {}
+        for row in self._new_rows():
+            step, score = as_float(row.get("step", 0)), as_float(row.get(self._metric))
+            ended = step * PARTS / self._steps
+            scores |= self._passed(math.ceil(ended) - 1)  # before this row
+            if math.isfinite(score):
+                self.score = score
+            scores |= self._passed(int(ended))
+            self.share = min(step / self._steps, 1.0)
+        return scores
+
+    def _passed(self, part: int) -> dict[int, float]:
+        """Returns the newest score for each further part up to this one."""
+        before, self.part = self.part, max(self.part, min(part, PARTS))
+        return {} if self.score is None else dict.fromkeys(range(before + 1, self.part + 1), self.score)
+
+    def _new_rows(self) -> Iterator[dict[str, Any]]:
+        try:
+            with open_to_read(self._path) as file:
+                if (
+                    inode := os.fstat(file.fileno()).st_ino
+                ) != self._inode:  # the first look, or rows were removed
+                    self._inode, self._position = inode, 0
+                file.seek(self._position)
+                lines, ending, _ = file.read().rpartition(b"\n")
+        except OSError:
+            return
+        self._position += len(lines) + len(ending)
+        for line in lines.splitlines():
+            with contextlib.suppress(ValueError):
+                row = strict_json.loads(line)
+                if isinstance(row, dict):
+                    yield row

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
+from veldt.experiments.experiment import as_flag
 from veldt.experiments.live import LiveView
 from veldt.formatting import decimal, duration, percent
-from veldt.tuning.space import text_of
 from veldt.tuning.study import State, Trial
+
+_LINES_S = 60.0  # between lines about the running trials where there is no terminal
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,18 @@ class Shown:
 class Screen(LiveView):
     """Shows how far a search is."""
 
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._said_at = time.monotonic()
+
     def show(self, running: Sequence[Shown]) -> None:
-        """Draws the table of the running trials, where there is a terminal."""
-        self.draw(lambda: _table(running))
+        """Draws the table of the running trials; without a terminal, prints a line for each once a minute."""
+        if self.draw(lambda: _table(running)) or time.monotonic() - self._said_at < _LINES_S:
+            return
+        self._said_at = time.monotonic()
+        for one in running:
+            score = "no score yet" if one.score is None else f"score {decimal(one.score)}"
+            self.note(f"{one.trial.name}: {percent(one.share)} of its steps, {score}")
 
     def note(self, sentence: str) -> None:
         """Prints a sentence."""
@@ -50,8 +63,8 @@ class Screen(LiveView):
 
 
 def shown_values(values: Mapping[str, Any]) -> str:
-    """Returns values by name in one line."""
-    return " ".join(f"{name}={text_of(value)}" for name, value in values.items())
+    """Returns values as flags, in one line."""
+    return " ".join(word for name, value in values.items() for word in as_flag(name, value))
 
 
 def _table(running: Sequence[Shown]) -> Table:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from veldt.errors import UsageError, VeldtError, says_diverged
+from veldt.errors import VeldtError, says_diverged
 from veldt.experiments.experiment import Training
 from veldt.experiments.side_by_side import Ended, SideBySide
 from veldt.experiments.training_state import command_for_rest, has_ended
 from veldt.runs.files import says_full
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.endings import how_it_ended
+from veldt.tuning.draws import Draws
 from veldt.tuning.request import TuneRequest
-from veldt.tuning.scores import ScoreReader
+from veldt.tuning.scores import ScoreReader, Watch
 from veldt.tuning.screen import Screen, Shown
 from veldt.tuning.study import PARTS, State, Study, Trial
 
 _LOOK_S = 0.5
-_MOST_FAILURES = 3  # in a row: then it is not the values that fail
+# So many failures show that it is not the values that fail: those before any trial has had a score, and those among so
+# many trials that have ended last.
+_FIRST_FAILURES = 3
+_MOST_FAILURES, _LAST_TRIALS = 5, 10
 
 
 @dataclass(eq=False)
@@ -29,8 +34,7 @@ class _Running:
     training: Training
     run: Path
     began: float
-    reported: int = 0  # parts of its steps
-    score: float | None = None
+    watch: Watch
     is_pruned: bool = False
 
 
@@ -48,7 +52,9 @@ class Search:
         self._cores = max(1, len(allowed_cores()) // jobs)
         self._side_by_side = SideBySide[_Running]()
         self._running: list[_Running] = []
-        self._failures = 0  # in a row
+        self._draws = Draws(request, study)
+        self._have_failed: deque[bool] = deque(maxlen=_LAST_TRIALS)  # the trials that have ended last
+        self._has_scores = False
 
     def run(self, trials: int) -> None:
         """Runs trials until the study has so many, beginning with those that were interrupted.
@@ -60,14 +66,20 @@ class Search:
         before = self._study.trials()
         unfinished = [trial for trial in before if trial.state is State.UNFINISHED]
         new = max(0, trials - len(before))
+        self._has_scores = any(trial.state in (State.DONE, State.PRUNED) for trial in before)
         try:
             while True:
                 while len(self._running) < self._jobs and (unfinished or new):
                     if unfinished:
                         self._continue(unfinished.pop(0))
-                    else:
+                    elif (trial := self._draws.next()) is not None:
                         new -= 1
-                        self._start(self._study.ask())
+                        self._start(trial)
+                    else:
+                        new = 0
+                        self._screen.note(
+                            "No further trial begins, because no combination of values is left."
+                        )
                 if not self._running:
                     return
                 self._screen.show([self._shown(one) for one in self._running])
@@ -79,8 +91,7 @@ class Search:
             self._side_by_side.interrupt_all()
             raise
 
-    def _continue(self, unfinished: Trial) -> None:
-        trial = self._study.continued(unfinished)
+    def _continue(self, trial: Trial) -> None:
         if has_ended(self._runs / trial.name):  # but the search ended before it was noted
             self._done(trial, self._runs / trial.name)
             return
@@ -88,28 +99,20 @@ class Search:
         self._start(trial)
 
     def _start(self, trial: Trial) -> None:
-        try:
-            self._request.draft.build({**self._request.settings, **trial.values})
-        except UsageError as error:
-            self._end(trial, State.FAILED, why=str(error))
-            return
         training, run = self._request.training(trial.name, trial.values), self._runs / trial.name
         command = command_for_rest(training, run)
-        one = _Running(trial, training, run, time.monotonic())
+        one = _Running(trial, training, run, time.monotonic(), self._scores.watch(run))
         self._side_by_side.start(one, command, self._cores)
         self._running.append(one)
 
     def _look(self) -> None:
         """Reports the scores of the running trials, and ends those that are pruned."""
         for one in self._running:
-            part = int(self._scores.share(one.run) * PARTS)
-            if one.is_pruned or part <= one.reported:
+            passed = one.watch.look()
+            if one.is_pruned:
                 continue
-            passed = range(one.reported + 1, part + 1)
-            one.reported = part
-            for at, score in self._scores.at_ends_of(passed, one.run).items():
-                one.score = score
-                if self._study.report(one.trial, at, score) and part < PARTS:
+            for part, score in passed.items():
+                if self._study.report(one.trial, part, score) and one.watch.part < PARTS:
                     one.is_pruned = True
                     self._side_by_side.interrupt(one)
                     break
@@ -121,6 +124,7 @@ class Search:
         if ended.code == 0 and has_ended(one.run):
             self._done(one.trial, one.run)
         elif one.is_pruned:
+            self._have_failed.append(False)
             self._end(one.trial, State.PRUNED)
         elif ended.code == 0:
             raise VeldtError(f"{one.run} was interrupted: the same command continues it")
@@ -130,9 +134,10 @@ class Search:
     def _done(self, trial: Trial, run: Path) -> None:
         score = self._scores.final(run)
         if score is None:
-            self._end(trial, State.FAILED, why="no episode finished in its steps: give more --steps")
+            self._failed(trial, "it has no score, because no episode ended in its steps: give more --steps")
         else:
-            self._failures = 0
+            self._has_scores = True
+            self._have_failed.append(False)
             self._end(trial, State.DONE, score)
 
     def _failed(self, trial: Trial, why: str) -> None:
@@ -141,19 +146,20 @@ class Search:
                 f"{trial.name} was stopped: {why}; nothing is lost, and the same command continues"
             )
         self._end(trial, State.FAILED, why=why)
-        self._failures = 0 if says_diverged(why) else self._failures + 1
-        if self._failures == _MOST_FAILURES:
+        self._have_failed.append(not says_diverged(why))
+        failures = sum(self._have_failed)
+        if failures >= (_MOST_FAILURES if self._has_scores else _FIRST_FAILURES):
             raise VeldtError(
-                f"{_MOST_FAILURES} trials in a row have failed, {trial.name} because of this: {why}; mend it, and the "
-                "same command tries further values"
+                f"{failures} of the last {len(self._have_failed)} trials have failed, {trial.name} because of this: "
+                f"{why}; mend it, and the same command tries further values"
             )
 
     def _end(self, trial: Trial, state: State, score: float | None = None, why: str = "") -> None:
         self._screen.ended(self._study.end(trial, state, score, why), self._study.trials())
 
     def _shown(self, one: _Running) -> Shown:
-        share = self._scores.share(one.run)
-        return Shown(one.trial, share, time.monotonic() - one.began, one.score, one.is_pruned)
+        watch = one.watch
+        return Shown(one.trial, watch.share, time.monotonic() - one.began, watch.score, one.is_pruned)
 
 
 def best_first(trials: Sequence[Trial]) -> list[Trial]:

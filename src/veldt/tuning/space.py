@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +15,20 @@ _DIGITS = 5  # of a number that is drawn: enough to search with, and few enough 
 
 @dataclass(frozen=True)
 class Interval:
-    """All numbers from `low` to `high`: `logarithmic` ones are drawn with equal shares for equal factors."""
+    """The numbers from `low` to `high`: all, or with a `step` those that are multiples of it above `low`.
+
+    `logarithmic` ones are drawn with equal shares for equal factors.
+    """
 
     low: float
     high: float
     logarithmic: bool
     whole: bool
+    step: float = 0
 
     def __str__(self) -> str:
-        return f"{'log' if self.logarithmic else 'uniform'}:{self.low:g}:{self.high:g}"
+        step = f":{text_of(self.step)}" if self.step else ""
+        return f"{'log' if self.logarithmic else 'uniform'}:{text_of(self.low)}:{text_of(self.high)}{step}"
 
     def value(self, drawn: float) -> Any:
         """Returns a drawn number as the value of a setting."""
@@ -34,6 +40,17 @@ class Interval:
     def examples(self) -> tuple[Any, ...]:
         """Values that must be allowed if all are."""
         return self.value(self.low), self.value(self.high)
+
+    @property
+    def size(self) -> int | None:
+        """How many numbers these are; None if there is no end of them."""
+        step = self.step or (1 if self.whole else 0)
+        return round((self.high - self.low) / step) + 1 if step else None
+
+    @property
+    def drawable(self) -> Sequence[Any]:
+        """All that may be drawn, where it has an end."""
+        return [self.low + number * (self.step or 1) for number in range(self.size or 0)]
 
 
 @dataclass(frozen=True)
@@ -54,9 +71,30 @@ class Choices:
         """Values that must be allowed if all are."""
         return tuple(self.values.values())
 
+    @property
+    def size(self) -> int | None:
+        """How many values these are."""
+        return len(self.values)
+
+    @property
+    def drawable(self) -> Sequence[Any]:
+        """All that may be drawn."""
+        return list(self.values)
+
 
 Dimension = Interval | Choices
 Space = Mapping[str, Dimension]
+
+
+def combinations(space: Space) -> int | None:
+    """Returns how many combinations of values a space has; None if there is no end of them."""
+    sizes = [dimension.size for dimension in space.values()]
+    return None if None in sizes else math.prod(size for size in sizes if size is not None)
+
+
+def values_of(space: Space, drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what was drawn from a space as values of the settings."""
+    return {name: space[name].value(one) for name, one in drawn.items() if name in space}
 
 
 def choices(*values: Any) -> Choices:

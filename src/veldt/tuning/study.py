@@ -13,7 +13,7 @@ from typing import Any
 
 from veldt.errors import UsageError, VeldtError
 from veldt.runs.files import free_space
-from veldt.tuning.space import Interval, Space
+from veldt.tuning.space import Dimension, Interval, Space, values_of
 
 PARTS = 20  # of a trial's steps: at the end of each, its score is reported and it may be pruned
 _NAME = "veldt"
@@ -34,7 +34,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial: the values of what is searched, and its score (of a pruned one, the last that it had; None if none)."""
+    """A trial: the values of what is searched, and its score; if it is not done, the last one noted, or None."""
 
     number: int
     values: Mapping[str, Any]
@@ -70,6 +70,8 @@ class Study:
         from sqlalchemy.exc import SQLAlchemyError
 
         self._path, self._space, self._optuna = path, space, optuna
+        self._states = optuna.trial.TrialState
+        self._distributions = {name: self._distribution(dimension) for name, dimension in space.items()}
         self._refusals = (optuna.exceptions.StorageInternalError, SQLAlchemyError)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with self._explained():
@@ -94,15 +96,23 @@ class Study:
         with self._explained():
             return [self._trial(frozen) for frozen in self._study.get_trials(deepcopy=False)]
 
-    def ask(self) -> Trial:
-        """Returns a new trial, with values from those of the trials before."""
+    def draw(self) -> dict[str, Any]:
+        """Returns what is drawn from the space for a new trial, by what the trials before have shown."""
+        sampler, new = self._study.sampler, self._optuna.trial.create_trial(state=self._states.RUNNING)
         with self._explained():
-            return self._drawn(self._study.ask())
+            return {
+                name: sampler.sample_independent(self._study, new, name, distribution)
+                for name, distribution in self._distributions.items()
+            }
 
-    def continued(self, trial: Trial) -> Trial:
-        """Returns an unfinished trial, whose values may not all have been drawn yet."""
+    def add(self, drawn: Mapping[str, Any]) -> Trial:
+        """Returns a new trial with what was drawn."""
+        new = self._optuna.trial.create_trial(
+            state=self._states.RUNNING, params=dict(drawn), distributions=self._distributions
+        )
         with self._explained():
-            return self._drawn(self._running(trial))
+            self._study.add_trial(new)
+            return self._trial(self._study.get_trials(deepcopy=False)[-1])
 
     def report(self, trial: Trial, part: int, score: float) -> bool:
         """Notes a trial's score at the end of a part of its steps; returns whether it should be pruned."""
@@ -114,7 +124,7 @@ class Study:
 
     def end(self, trial: Trial, state: State, score: float | None = None, why: str = "") -> Trial:
         """Notes how a trial has ended, and returns it."""
-        states = self._optuna.trial.TrialState
+        states = self._states
         kind = {State.DONE: states.COMPLETE, State.PRUNED: states.PRUNED, State.FAILED: states.FAIL}[state]
         with self._explained():
             if why:
@@ -142,34 +152,26 @@ class Study:
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
         return self._optuna.trial.Trial(self._study, trial_id)
 
-    def _drawn(self, running: Any) -> Trial:
-        """Returns a trial with all its values; one that has been drawn already stays."""
-        values = {}
-        for name, dimension in self._space.items():
-            if not isinstance(dimension, Interval):
-                drawn = running.suggest_categorical(name, list(dimension.values))
-            elif dimension.whole:
-                drawn = running.suggest_int(
-                    name, int(dimension.low), int(dimension.high), log=dimension.logarithmic
-                )
-            else:
-                drawn = running.suggest_float(name, dimension.low, dimension.high, log=dimension.logarithmic)
-            values[name] = dimension.value(drawn)
-        return Trial(running.number, values, State.UNFINISHED)
+    def _distribution(self, dimension: Dimension) -> Any:
+        of = self._optuna.distributions
+        if not isinstance(dimension, Interval):
+            return of.CategoricalDistribution(list(dimension.values))
+        low, high, step = dimension.low, dimension.high, dimension.step
+        if dimension.whole:
+            return of.IntDistribution(int(low), int(high), log=dimension.logarithmic, step=int(step) or 1)
+        return of.FloatDistribution(low, high, log=dimension.logarithmic, step=step or None)
 
     def _trial(self, frozen: Any) -> Trial:
-        states = self._optuna.trial.TrialState
+        states = self._states
         state = {
             states.COMPLETE: State.DONE,
             states.PRUNED: State.PRUNED,
             states.FAIL: State.FAILED,
         }.get(frozen.state, State.UNFINISHED)
-        values = {
-            name: self._space[name].value(drawn)
-            for name, drawn in frozen.params.items()
-            if name in self._space
-        }
-        return Trial(frozen.number, values, state, frozen.value, frozen.user_attrs.get(_WHY, ""))
+        noted = frozen.intermediate_values
+        score = noted[max(noted)] if frozen.value is None and noted else frozen.value
+        values = values_of(self._space, frozen.params)
+        return Trial(frozen.number, values, state, score, frozen.user_attrs.get(_WHY, ""))
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -115,7 +115,7 @@ class Doctor:
     of one run, with any flags of veldt train RECIPE, beside the speeds of its alternatives."""
 
     env: str = "CartPole-v1"
-    """The environment to plan for."""
+    """The environment to plan for; required with --plan."""
     plan: str | None = None
     """The recipe whose plan is shown, with the reason of each choice and the speeds of the alternatives."""
 
@@ -337,7 +337,11 @@ def doctor(arguments: list[str]) -> str:
 
     if (name := peek(arguments, "plan")) is None:
         raise UsageError(f"--plan is without a recipe: known are {', '.join(RECIPES)}")
-    recipe, env = find(name), peek(arguments, "env") or Doctor.env
+    recipe, env = find(name), peek(arguments, "env")
+    if env is None:
+        raise UsageError(
+            f"--env is missing: veldt doctor --plan {recipe.name} --env ENV plans a run in that environment"
+        )
     draft = recipe.draft(env, peek(arguments, "algorithm"))
     line = CommandLine("doctor", Doctor.__doc__ or "", partial(why_no_setting, draft))
     line.add(Doctor)

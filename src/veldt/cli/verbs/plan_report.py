@@ -18,6 +18,7 @@ from veldt.envs.arrangement import WORTH_PROCESSES, Plan, plan
 from veldt.errors import EnvError
 from veldt.formatting import counted
 from veldt.networks.precision import Network
+from veldt.recipes import find
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import accelerator_name, num_accelerators
 from veldt.runtime.devices import training_threads as all_threads
@@ -31,12 +32,14 @@ _PLACES: tuple[tuple[Literal["in-process", "workers"], Literal["on", "off"]], ..
     ("workers", "off"),
     ("workers", "on"),
 )
+# The setting that is the number of processes that act, and what one of them and several are called.
+_ACTING = {"actors": ("actor", "actors"), "agent_processes": ("process of agents", "processes of agents")}
 _CLEARLY = 1.2  # times as fast: less is noise between two measurements
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """One of the possible values of a choice, by the flags that set it; `failure` says why it has no speed."""
+    """One of the possible values of a choice: `flags` take it, and `failure` says why it has no speed."""
 
     name: str
     flags: str
@@ -47,11 +50,15 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Choice:
-    """What `auto` has decided, why, and what else there was; without alternatives, it is decided without measuring."""
+    """What `auto` has decided, why, and what else there was; without alternatives, it is decided without measuring.
+
+    `unit` is what the speeds of the alternatives count.
+    """
 
     what: str
     why: str
     alternatives: Sequence[Alternative] = ()
+    unit: str = "steps per second"
 
     @property
     def advice(self) -> str:
@@ -84,7 +91,7 @@ def report_plan(request: RunRequest, command: str, console: Console) -> None:
         console.print(f"\n[bold]{choice.what}[/bold]: {choice.why}", highlight=False, soft_wrap=True)
         if not choice.alternatives:
             continue
-        table = Table("", "steps per second", "", box=None)
+        table = Table("", choice.unit, "", box=None)
         for one in choice.alternatives:
             speed = one.failure or f"{one.sps:,.0f}"
             table.add_row(f"  {one.name}", speed, "chosen" if one.is_chosen else one.flags)
@@ -96,7 +103,7 @@ def report_plan(request: RunRequest, command: str, console: Console) -> None:
 def choices_of(request: RunRequest, run_plan: RunPlan) -> list[Choice]:
     """Returns all that was left open, with the alternatives measured."""
     config = request.config
-    envs = _envs(config, run_plan) if config.in_one_process else _roles(run_plan)
+    envs = _envs(config, run_plan) if config.in_one_process else _roles(request, run_plan)
     return [_device(config, run_plan), envs, _updates(config, run_plan)]
 
 
@@ -110,14 +117,31 @@ def _device(config: TrainConfig, run_plan: RunPlan) -> Choice:
     return Choice(what, f"{accelerator_name(run_plan.device)}; torch finds {counted(number, 'GPU', 'GPUs')}")
 
 
-def _roles(run_plan: RunPlan) -> Choice:
-    """Returns the choice of processes where a run has several: it follows from the number of cores."""
-    cores = counted(len(allowed_cores()), "core", "cores")
-    if run_plan.config.roles.has_acting_processes:
-        why = f"one process that acts for each of the {cores}, unless a setting says otherwise; it is not measured"
-    else:
-        why = f"{run_plan.arrangement.reason}; the {cores} are shared out among the learners"
-    return Choice("processes", why)
+def _roles(request: RunRequest, run_plan: RunPlan) -> Choice:
+    """Returns the choice of processes where a run has several; they are not measured."""
+    roles, cores = run_plan.config.roles, counted(len(allowed_cores()), "core", "cores")
+    if not roles.has_acting_processes:
+        return Choice(
+            "processes", f"{run_plan.arrangement.reason}; the {cores} are shared out among the learners"
+        )
+    name = next((name for name in _ACTING if hasattr(roles, name)), None)
+    if name is None:
+        return Choice("processes", "as the settings of the system say; their number is not measured")
+    number = counted(getattr(roles, name), *_ACTING[name])
+    if getattr(request.config.roles, name):
+        return Choice("processes", f"{number}, {_source_of(name, request)}; another number is not measured")
+    envs = counted(request.config.envs.num_envs, "env", "envs")
+    why = f"as many as share {envs} evenly, at most one for each of the {cores} (a core less for each accelerator)"
+    return Choice("processes", f"{number}, {why}; another number is not measured")
+
+
+def _source_of(name: str, request: RunRequest) -> str:
+    """Returns where the value of a setting comes from."""
+    if name in request.given:
+        return "as asked"
+    config = request.config
+    sourced = find(config.recipe).settings(config.env, config.algorithm).get(name)
+    return "the default" if sourced is None else f"the recipe's value ({sourced.source})"
 
 
 def _envs(config: TrainConfig, run_plan: RunPlan) -> Choice:
@@ -186,7 +210,8 @@ def _updates(config: TrainConfig, run_plan: RunPlan) -> Choice:
         is_chosen = (precision, number) == (run.precision, run.threads)
         alternatives.append(Alternative(name, flags, rows / taken, is_chosen))
     why = f"{_why_precision(config, network)}; {_why_threads(config, network)}" if on_cpu else ""
-    return Choice(f"updates of {rows:,} steps", why or _why_precision(config, network), alternatives)
+    why = why or _why_precision(config, network)
+    return Choice(f"updates of {rows:,} steps", why, alternatives, "steps learned from per second")
 
 
 def _why_precision(config: TrainConfig, network: Network) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,15 @@ if TYPE_CHECKING:
     from veldt.tuning.space import Choices, Dimension, Interval
 
 _INTERVALS = ("log", "uniform")
+_ROUNDING = 1e-9  # of steps: 0.3 is three times 0.1
 _SWITCH = {"yes": True, "true": True, "no": False, "false": False}
-_FORMS = "write it as log:1e-5:1e-2, uniform:0.9:0.999, or single values with commas between them (0.98,0.99)"
+_NUMBER = r"([\d.]+(?:e[+-]?\d+)?)"
+# What a range may be taken to look like: 1e-3..1e-2, 1e-3:1e-2, [1e-3:1e-2], linear:1e-3:1e-2.
+_RANGE = re.compile(rf"[\[(]?(?:[a-z_]+:)?{_NUMBER}(?:\.\.+|:){_NUMBER}[\])]?", re.IGNORECASE)
+_FORMS = (
+    "write it as log:1e-5:1e-2, uniform:0.9:0.999, uniform:64:256:64 (with a step), or single values with commas "
+    "between them (0.98,0.99)"
+)
 
 
 def read_space(draft: Draft, given: Mapping[str, Any], searched: Sequence[str]) -> dict[str, Dimension]:
@@ -78,24 +87,42 @@ def _dimension(setting: Setting, text: str, word: str) -> Dimension:
     kind, *ends = text.split(":")
     if kind in _INTERVALS and "," not in text:
         return _interval(setting, kind == "log", ends, word)
+    if meant := _RANGE.fullmatch(text):
+        low, high = meant.groups()
+        raise UsageError(
+            f"--search {word}: a range begins with how it is drawn; write {setting.name}=log:{low}:{high} or "
+            f"{setting.name}=uniform:{low}:{high}"
+        )
     return _choices(setting, text, word)
 
 
 def _interval(setting: Setting, is_logarithmic: bool, ends: Sequence[str], word: str) -> Interval:
     from veldt.tuning.space import Interval
 
-    if setting.kind is bool or setting.repeats or len(ends) != 2:
+    if setting.kind is bool or setting.repeats or len(ends) not in (2, 3):
         raise UsageError(f"--search {word}: {_FORMS}")
-    low, high = (_value(setting, end, word) for end in ends)
-    if isinstance(low, str) or isinstance(high, str):
-        raise UsageError(f"--search {word}: both ends must be numbers")
+    low, high, *steps = (_value(setting, end, word) for end in ends)
+    if any(isinstance(number, str) for number in (low, high, *steps)):
+        raise UsageError(f"--search {word}: both ends must be numbers, and a step too")
     if low >= high:
         raise UsageError(f"--search {word}: the first number must be less than the second")
     if is_logarithmic and low <= 0:
         raise UsageError(
             f"--search {word}: a logarithmic range must begin above 0; take uniform, or another beginning"
         )
-    return Interval(low, high, is_logarithmic, setting.kind is int)
+    if not steps:
+        return Interval(low, high, is_logarithmic, setting.kind is int)
+    (step,) = steps
+    if is_logarithmic:
+        raise UsageError(
+            f"--search {word}: a logarithmic range has no step; take uniform, or leave the step out"
+        )
+    if not 0 < step <= high - low:
+        raise UsageError(f"--search {word}: the step must be above 0, and at most the difference of the ends")
+    last = low + math.floor((high - low) / step + _ROUNDING) * step
+    return Interval(
+        low, last if setting.kind is int else float(f"{last:.10g}"), False, setting.kind is int, step
+    )
 
 
 def _choices(setting: Setting, text: str, word: str) -> Choices:

@@ -32,10 +32,11 @@ class Searched:
     """Trials of the whole search, with those that were run before."""
     search: tuple[str, ...] = ()
     """What is searched: NAME for the usual values of a setting, NAME=log:LOW:HIGH or NAME=uniform:LOW:HIGH for a range,
-    NAME=A,B,C for single values (hidden=64x64,256x256; shared=yes,no). If not given, the settings that are usually
-    searched, except those that are given as flags."""
+    NAME=uniform:LOW:HIGH:STEP for LOW, LOW + STEP and so on, NAME=A,B,C for single values (hidden=64x64,256x256;
+    shared=yes,no). If not given, the settings that are usually searched, except those that are given as flags."""
     jobs: int = 0
-    """Trials side by side, on equal shares of the cores; 0: one on each core if a run is one process, else one."""
+    """Trials side by side, on equal shares of the cores; 0: one on each core as far as the memory is enough, and one
+    where a run has several processes or takes a GPU."""
     prune: bool = True
     """End a trial early whose score is below the median of the others at the same steps."""
     out: Path | None = None

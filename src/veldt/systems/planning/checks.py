@@ -22,6 +22,7 @@ from veldt.config.system_settings import ApexConfig
 from veldt.config.train_config import TrainConfig
 from veldt.config.warnings import warnings_about
 from veldt.envs.settings import AtariConfig
+from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
 from veldt.networks.normaliser import is_normalised
 from veldt.networks.torsos import MLP
@@ -89,9 +90,7 @@ def check_plan(
         given_before: as in `RunRequest`.
     """
     config, algorithm = run_plan.config, run_plan.algorithm()
-    if isinstance(algorithm, OffPolicy) and config.replay is not None:
-        copies = config.roles.insertions if isinstance(config.roles, ApexConfig) else 1
-        transitions_each(run_plan.spec, config.envs.num_envs * copies, config.replay, algorithm.returns)
+    check_sizes(config, run_plan.spec)
     _refuse_unread_in_plan(run_plan)
     if config.run.cuda_graphs and run_plan.device.type != "cuda":
         raise UsageError(
@@ -117,6 +116,15 @@ def check_plan(
     # Where the process that acts also learns, it ends with a whole rollout.
     rollout = run_plan.horizon if isinstance(algorithm, OnPolicy) and config.in_phases else 0
     return warnings_about(config, given, on_cluster=cluster is not None, rollout=rollout)
+
+
+def check_sizes(config: TrainConfig, spec: EnvSpec) -> None:
+    """Raises UsageError where the sizes of rollouts, batches and the replay buffer do not fit together in this env."""
+    algorithm = config.make_algorithm(spec.action)
+    algorithm.horizon(config.phase_width)
+    if isinstance(algorithm, OffPolicy) and config.replay is not None:
+        copies = config.roles.insertions if isinstance(config.roles, ApexConfig) else 1
+        transitions_each(spec, config.envs.num_envs * copies, config.replay, algorithm.returns)
 
 
 def _refuse_unread(request: RunRequest) -> None:
