@@ -42,6 +42,7 @@ GORILA = Recipe(
     },
     small={
         **OLD_GRADIENTS,
+        "learning_rate": Sourced("linear:5e-4:5e-5", "measured here: with a constant one it unlearns later"),
         "steps": Sourced(500_000, "measured here"),
         "learners": Sourced(8, "measured here"),
         "num_envs": Sourced(64, "measured here"),
