@@ -34,7 +34,7 @@ def learn(rendezvous_file: Path, weights: list[int]) -> list[list[str]]:
         [str(rank), str(len(weights)), str(rendezvous_file), str(own)] for rank, own in enumerate(weights)
     ]
     learners = [
-        subprocess.Popen([sys.executable, "-c", LEARNER, *own], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, "-u", "-c", LEARNER, *own], stdout=subprocess.PIPE, text=True)
         for own in arguments
     ]
     return [learner.communicate(timeout=60)[0].splitlines() for learner in learners]

@@ -12,7 +12,7 @@ import pytest
 from veldt.errors import VeldtError
 from veldt.own_loop.messages import Logged, Returned, StopAll
 from veldt.runtime.messages import pack, unpack
-from veldt.runtime.role_messages import Ended, Failed, Note, Restarted, RoleMessage, Started
+from veldt.runtime.role_messages import Ended, Failed, FailedAtEnd, Note, Restarted, RoleMessage, Started
 from veldt.sampling.episodes import Episode
 from veldt.systems.roles.messages import (
     ActorMetrics,
@@ -35,6 +35,7 @@ MESSAGES = [
     Ended(),
     Failed("no room", "a traceback", is_final=True, is_echo=False),
     Restarted("actor 3", "died", ""),
+    FailedAtEnd("actor 3", "died", "a traceback"),
     Note("said", "restart"),
     FinishedEpisodes(EPISODES, [2**60, 5]),
     FinishedEpisodes([], []),
