@@ -7,8 +7,8 @@ for the priorities, which go back to the shards. Actors, shards and the evaluato
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +117,8 @@ class Roles:
             actor.close()
 
 
-@contextmanager
-def roles(name: str, device: object, **settings: Any) -> Iterator[Roles]:
-    made = Roles(name, device, **settings)
-    try:
-        yield made
-    finally:
-        made.close()
+def roles(name: str, device: object, **settings: Any) -> closing[Roles]:
+    return closing(Roles(name, device, **settings))
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -7,8 +7,8 @@ parameters back.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -171,13 +171,8 @@ class WithActors(Roles):
 KINDS: dict[str, type[Roles]] = {"bundles": Bundles, "actors": WithActors}
 
 
-@contextmanager
-def roles(kind: str, device: object) -> Iterator[Roles]:
-    made = KINDS[kind](device)  # type: ignore[call-arg, arg-type]
-    try:
-        yield made
-    finally:
-        made.close()
+def roles(kind: str, device: object) -> closing[Roles]:
+    return closing(KINDS[kind](device))  # type: ignore[call-arg, arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
