@@ -97,9 +97,7 @@ def prioritised(repetitions: int) -> Iterator[Line]:
     ours, theirs = [], []
     for _ in range(repetitions):
         ours.append(rounds / in_turn(1, draw_and_update)[0])
-        theirs.append(
-            peer("cpprb", "cpprb_tree.py", "--items", str(ITEMS), "--batch-size", str(BATCH))["sps"]
-        )
+        theirs.append(peer("cpprb", "cpprb_tree.py", "--items", str(ITEMS), "--batch", str(BATCH))["sps"])
     yield Line(
         f"prioritised, {BATCH} of 2^20, /s", statistics.median(ours), "cpprb", statistics.median(theirs)
     )

@@ -84,7 +84,7 @@ def main() -> None:
         for _ in range(asked.rounds):
             adds, samples, block = ours(env, items, 4, asked.seconds)
             theirs = peer(
-                "ray", "ray_cpprb.py", "--items", str(items), "--block", str(block), "--batch-size", str(BATCH),
+                "ray", "ray_cpprb.py", "--items", str(items), "--block", str(block), "--batch", str(BATCH),
                 "--adders", str(ADDERS), "--seconds", str(asked.seconds), *shape,
             )  # fmt: skip
             found.append((adds, theirs["adds"], samples, theirs["samples"]))

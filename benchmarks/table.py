@@ -50,7 +50,7 @@ def atari(seconds: int, cleanrl: Path | None) -> list[Line]:
         theirs = peer("envpool", "atari_pools.py", "--pool", pool, "--seconds", str(seconds))["sps"]
         lines.append(Line("native Atari, Breakout", ours, pool, theirs))
     partial = peer(
-        "envpool", "atari_pools.py", "--pool", "ale-vector", "--batch-size", "8", "--seconds", str(seconds)
+        "envpool", "atari_pools.py", "--pool", "ale-vector", "--batch", "8", "--seconds", str(seconds)
     )
     lines.append(Line("native Atari, Breakout", ours, "ale-vector, partial batches", partial["sps"]))
     both = bench["sampling"]
@@ -69,7 +69,7 @@ def cartpole_workers(seconds: int, cleanrl: Path | None) -> list[Line]:
             "bench", "sampling", *arguments, "--processes", "2", "--seconds", str(seconds), "--json"
         )
         ours = bench["metrics"]["simulate, network-ready, no inference"]["sps"]
-        theirs = peer("envpool", "cartpole_async.py", "--env-backend", str(envs), "--seconds", str(seconds))
+        theirs = peer("envpool", "cartpole_async.py", "--num-envs", str(envs), "--seconds", str(seconds))
         lines.append(Line(f"CartPole-v1, worker processes, {envs}", ours, "AsyncVectorEnv", theirs["sps"]))
     return lines
 
@@ -126,7 +126,7 @@ def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
     arguments = ("--seconds", str(seconds))
     sb3 = {
         f"SB3, {count} envs, {vector}": best(
-            "sb3", "sb3_dqn_breakout.py", "--env-backend", count, "--vector", vector, *arguments
+            "sb3", "sb3_dqn_breakout.py", "--num-envs", count, "--vector", vector, *arguments
         )
         for count, vector in (("1", "dummy"), ("8", "dummy"), ("8", "subproc"))
     }

@@ -252,8 +252,7 @@ def test_no_flag_is_answered_as_a_foreign_one() -> None:
         assert not {field.name for field in dataclasses.fields(verb)} & table.keys()
 
 
-# (doctor looks for the flag among the settings of all recipes: it may be one for a plan.)
-@pytest.mark.parametrize("verb", ["evaluate", "record-starts", "watch", "report", "bench"])
+@pytest.mark.parametrize("verb", ["evaluate", "record-starts", "watch", "report", "bench", "doctor"])
 def test_a_wrong_flag_is_answered_before_torch_is_imported(verb: str) -> None:
     code = f"""
 import sys

@@ -101,7 +101,10 @@ def test_the_report_has_the_plan_reasons_and_flags(capsys: pytest.CaptureFixture
     [
         ("doctor --plan", "--plan is without a recipe: known are a2c"),
         ("doctor --plan pppo", "'pppo' (did you mean 'ppo'?)"),
-        ("doctor --num-envs 8", "--num-envs is for the plan of one recipe: add --plan RECIPE"),
+        (
+            "doctor --num-envs 8",
+            "no flag --num-envs without --plan RECIPE, with which doctor takes the settings of veldt train",
+        ),
         ("doctor --plan ppo --env CartPole-v1 --num-env 8", "no flag --num-env (did you mean '--num-envs'?)"),
         ("doctor --plan ppo --env CartPol-v1", "CartPole-v1"),
         ("doctor --plan ppo --env CartPole-v1 --batch-size 7", "--batch-size"),

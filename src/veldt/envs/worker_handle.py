@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerContext
 from typing import Any, TypeVar
@@ -106,11 +107,9 @@ class WorkerHandle:
         return not self.reported
 
     def send(self, message: bytes) -> None:
-        """Makes a call; `reply` returns its answer."""
-        try:
+        """Makes a call; `reply` returns its answer, or says that the process has died, also if it had before."""
+        with contextlib.suppress(OSError):
             self._child.pipe.send_bytes(message)
-        except OSError:
-            raise self.failure() from None
         self.post(CALL)
 
     def reply(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -160,13 +160,10 @@ class WorkerEnvs:
         return [self._answer(index, call) for index in range(len(self._workers))]
 
     def _call(self, index: int, call: str) -> None:
-        """Calls a process; if restarts are on, one that has ended is replaced before."""
-        if not self._workers[index].alive and self._restarts:
-            self._restart(index, self._workers[index].failure())
         self._workers[index].send(pack({"call": call}))
 
     def _answer(self, index: int, call: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Waits for the answer; if restarts are on, a process that dies or hangs is replaced and called again."""
+        """Waits for the answer; if restarts are on, a process that has died or hangs is replaced and called again."""
         while True:
             worker = self._workers[index]
             try:

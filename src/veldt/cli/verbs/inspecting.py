@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from veldt.cli.arguments import CommandLine, Positional, parse
 from veldt.cli.run_code import RunCode
 from veldt.cli.verbs.training import ATARI, add_settings, parse_kwargs, peek
-from veldt.errors import UsageError
+from veldt.errors import UsageError, did_you_mean
 from veldt.evaluation.foreign_names import OF_EVALUATE, OF_WATCH, answer
 from veldt.setting_metadata import flag
 
@@ -361,12 +361,10 @@ def doctor(arguments: list[str]) -> str:
 
 
 def _why_plan(name: str) -> str | None:
-    """Explains a flag of `veldt train` that is given without a recipe."""
-    from veldt.recipes import RECIPES
-
-    if name in ("env_kwargs", "algorithm") or any(name in one.setting_names() for one in RECIPES.values()):
-        return f"{flag(name)} is for the plan of one recipe: add --plan RECIPE"
-    return None
+    """Says that doctor takes a run's settings only with `--plan`; which those are is not looked up: it needs torch."""
+    if did_you_mean(flag(name), [flag(field.name) for field in dataclasses.fields(Doctor)]):
+        return None
+    return f"no flag {flag(name)} without --plan RECIPE, with which doctor takes the settings of veldt train"
 
 
 def bench(arguments: list[str]) -> str:
