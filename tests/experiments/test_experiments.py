@@ -15,6 +15,7 @@ import psutil
 import pytest
 from rich.console import Console
 
+from tiny_runs import TINY
 from veldt.cli import main
 from veldt.errors import UsageError, VeldtError
 from veldt.experiments import secondary_learner
@@ -34,18 +35,6 @@ from veldt.runtime.cores import allowed_cores
 from veldt.systems.planning.checks import check_request
 
 ALL = EXPERIMENTS.values()
-TINY = {
-    "steps": 256,
-    "num_envs": 4,
-    "batch_size": 64,
-    "minibatches": 2,
-    "epochs": 1,
-    "hidden": (8,),
-    "threads": 1,
-    "log": "none",
-    "log_every": 0.0,
-    "env_backend": "in-process",
-}
 
 
 class Printed(Measurement):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_searches import HOW, SPACE, TINY, Stands
+from small_searches import HOW, SMALL, SPACE, Stands
 
 from veldt.tuning import run as tuning
 from veldt.tuning import search as searching
@@ -28,4 +28,4 @@ def stands_with_page(monkeypatch: pytest.MonkeyPatch) -> Stands:
     """A search whose trials are stand-ins."""
     HOW.clear()
     monkeypatch.setattr(searching, "_LOOK_S", 0.02)
-    return Stands(recipe="ppo", env="CartPole-v1", settings=TINY, space=SPACE)
+    return Stands(recipe="ppo", env="CartPole-v1", settings=SMALL, space=SPACE)

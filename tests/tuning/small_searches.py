@@ -10,25 +10,15 @@ from typing import Any
 
 from rich.console import Console
 
+from tiny_runs import TINY
 from veldt.experiments.experiment import Training
 from veldt.tuning.request import TuneRequest
 from veldt.tuning.space import Interval, choices
 
 RATE = Interval(1e-4, 1e-2, True, False)
 SPACE = {"learning_rate": RATE, "gamma": choices(0.9, 0.99)}
-TINY = {
-    "steps": 512,
-    "num_envs": 4,
-    "batch_size": 64,
-    "minibatches": 2,
-    "epochs": 1,
-    "hidden": (8,),
-    "threads": 1,
-    "log": "none",
-    "log_every": 0.0,
-    "env_backend": "in-process",
-}
-REQUEST = TuneRequest(recipe="ppo", env="CartPole-v1", settings=TINY, space=SPACE)
+SMALL = TINY | {"steps": 512}
+REQUEST = TuneRequest(recipe="ppo", env="CartPole-v1", settings=SMALL, space=SPACE)
 
 # What stands for a run: it has a score that depends on the trial, and ends, fails or waits as it is told.
 RUN = """

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_searches import REQUEST, SPACE, TINY, console, said_on
+from small_searches import REQUEST, SMALL, SPACE, console, said_on
 
 from veldt.errors import UsageError, VeldtError
 from veldt.tuning import draws as drawing
@@ -42,7 +42,7 @@ def test_a_batch_that_does_not_divide_among_the_envs_is_no_trial(tmp_path: Path)
 
 
 def test_a_space_that_is_refused_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = replace(REQUEST, settings={**TINY, "batch_size": 64}, space={"minibatches": choices(3, 5)})
+    request = replace(REQUEST, settings={**SMALL, "batch_size": 64}, space={"minibatches": choices(3, 5)})
     with pytest.raises(
         UsageError, match=r"no combination of values that is allowed, because of this: .*minibatches"
     ):
@@ -91,7 +91,7 @@ def test_the_number_of_jobs_depends_on_cores_memory_and_processes(monkeypatch: p
     monkeypatch.setattr(jobs, "allowed_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(jobs, "available_memory", lambda: 2**31)
     cpu = {"device": "cpu"}
-    assert jobs.choose_jobs(replace(REQUEST, settings=TINY | cpu).fixed)[0] == 4
+    assert jobs.choose_jobs(replace(REQUEST, settings=SMALL | cpu).fixed)[0] == 4
     large = TuneRequest(
         recipe="dqn",
         env="CartPole-v1",

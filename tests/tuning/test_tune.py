@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_searches import HOW, RATE, REQUEST, SPACE, TINY, Stands, console, said_on
+from small_searches import HOW, RATE, REQUEST, SMALL, SPACE, Stands, console, said_on
 
 from veldt.cli import main
 from veldt.errors import UsageError, VeldtError
@@ -162,8 +162,8 @@ def test_after_ctrl_c_trials_are_unfinished_and_there_is_a_page(
             {"recipe": "a2c", "settings": {"steps": 512}, "space": {"gamma": SPACE["gamma"]}},
             "with the recipe ppo",
         ),
-        ({"settings": TINY | {"steps": 1024}}, "with --steps 512, and 1024 is asked now"),
-        ({"settings": TINY | {"seed": 2}}, "with --seed 1, and 2 is asked now"),
+        ({"settings": SMALL | {"steps": 1024}}, "with --steps 512, and 1024 is asked now"),
+        ({"settings": SMALL | {"seed": 2}}, "with --seed 1, and 2 is asked now"),
         (
             {"space": {**SPACE, "gamma": choices(0.9, 0.98)}},
             "with --search gamma 0.9,0.99, and 0.9,0.98 is asked",

@@ -7,6 +7,7 @@ from veldt.recipes.policy_gradient import A2C, A3C, APPO, PPO
 from veldt.recipes.recipe import SA, Recipe, Settings, Sourced
 from veldt.recipes.value import ASYNC_DQN, C51, DQN, RAINBOW
 
+_NOT_SCALED = Sourced("none", f"{SA}, A.3")
 _ATARI: Settings = {"preprocessing": Sourced("104x80", f"{SA}, A.1")}
 
 _POLICY_GRADIENT: Settings = {
@@ -52,7 +53,7 @@ _DQN_512: Settings = {
     **_Q_LEARNING,
     "batch_size": Sourced(512, f"{SA}, table 1"),
     "learning_rate": Sourced(7.5e-4, f"{SA}, A.3: for a batch of 512"),
-    "scale_learning_rate": Sourced("none", f"{SA}, A.3"),
+    "scale_learning_rate": _NOT_SCALED,
 }
 
 
@@ -98,7 +99,7 @@ STOOKE_ABBEEL = (
         f"{SA}, figure 2 and A.3",
         {
             "learning_rate": Sourced(3e-3, f"{SA}, A.3: for 512 envs (4e-3 by the square root of 5.2)"),
-            "scale_learning_rate": Sourced("none", f"{SA}, A.3"),
+            "scale_learning_rate": _NOT_SCALED,
         },
     ),
     _a3c("a3c-3x16", 3, f"{SA}, table 1"),
@@ -139,7 +140,7 @@ STOOKE_ABBEEL = (
             **_Q_LEARNING,
             "batch_size": Sourced(2048, f"{SA}, table 1"),
             "learning_rate": Sourced(4.2e-4, f"{SA}, A.3: for 256 and above"),
-            "scale_learning_rate": Sourced("none", f"{SA}, A.3"),
+            "scale_learning_rate": _NOT_SCALED,
             "adam_epsilon": Sourced(0.01, f"{SA}, A.3: 0.01 / batch"),
             "scale_adam_epsilon": Sourced(True, f"{SA}, A.3"),
         },
