@@ -31,7 +31,7 @@ def calls() -> Iterator[tuple[str, list[str]]]:
                     yield scripts[0], [word for word in words if word.startswith("--")]
 
 
-@pytest.mark.parametrize(("script", "flags"), calls())
+@pytest.mark.parametrize(("script", "flags"), list(calls()))
 def test_a_peer_has_the_flags_it_is_called_with(script: str, flags: list[str]) -> None:
     known = re.findall(r'add_argument\(\s*"(--[\w-]+)"', (BENCHMARKS / "peers" / script).read_text())
     assert set(flags) <= set(known)
