@@ -159,6 +159,10 @@ WORDS = {
     "recipes ppo --env CartPole-v7": "no environment 'CartPole-v7' (did you mean 'CartPole-v1'?)",
     "recipes ppo --env nosuch:make": "there is no module 'nosuch'; write it as module:function, and run this in the",
     "bench sampling --seconds 1 --seconds 2": "--seconds: given twice",
+    "bench sampling --samplers 0": "--samplers is 0: it must be at least 1",
+    "bench training --samplers 2": "--samplers is 2: only `veldt bench sampling` takes more than one",
+    "bench sampling --barrier": "--barrier is for samplers that wait for each other: add --samplers 2, or more",
+    "bench sampling --samplers 1000": "--samplers is 1000, and this machine has",
     "bench samplin": "'samplin' cannot be WHAT: it must be one of sampling, training (did you mean 'sampling'?)",
 }
 

@@ -128,11 +128,11 @@ def test_one_of_several_sampler_learners_is_killed(tmp_path: Path, nothing_left:
     killer = threading.Thread(target=kill_one)
     killer.start()
     settings = JOINT | {"checkpoint_every": 2000}
-    veldt.train("a2c", run_dir=run, cluster="local", steps=40_000, **settings)
+    veldt.train("a2c", run_dir=run, cluster="local", steps=20_000, **settings)
     killer.join()
     # Counts of steps are a little old on a cluster: it may have done more.
-    veldt.resume(run, steps=42_000, quiet=True)
-    veldt.train("a2c", run_dir=tmp_path / "here", steps=42_000, **settings)
+    veldt.resume(run, steps=22_000, quiet=True)
+    veldt.train("a2c", run_dir=tmp_path / "here", steps=22_000, **settings)
     are_equal(run, tmp_path / "here")
     (text,) = (line for line in (run / "events.jsonl").read_text().splitlines() if "restart" in line)
     assert killed and "the learner 1 " in text and "all learners continue from the checkpoint of step" in text

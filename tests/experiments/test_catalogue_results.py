@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veldt.experiments.catalogue import EXPERIMENTS
-from veldt.experiments.experiment import Request, Training
+from veldt.experiments.catalogue import EXPERIMENTS, sampling
+from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.figures import Surface, surfaces
-from veldt.experiments.results import FinishedRun, Results
+from veldt.experiments.results import FinishedRun, Measured, Results
 from veldt.experiments.speed import Speed, speed_of, speed_while_learning
 
 GAMES = ("CartPole-v1", "Acrobot-v1")
@@ -97,3 +97,25 @@ def test_the_speed_of_a_run(
 ) -> None:
     logged = [{"step": step, "seconds": seconds, "train/updates": updates} for step, seconds, updates in rows]
     assert speed_of(logged) == whole and speed_while_learning(logged) == learning
+
+
+def test_sampling_draws_samplers_and_resets_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One group of a chart has all lines of the bench; samplers and resets are lines of one chart."""
+    monkeypatch.setattr(sampling, "allowed_cores", lambda: [0, 1])
+    request, measured = Request("small", 1, ("CartPole-v1",)), []
+    for job in EXPERIMENTS["sampling"].jobs(request):
+        assert isinstance(job, Measurement)
+        words = " ".join(job.words)
+        rows = ["simulate, network-ready, no inference", "inference alone", "sampling"]
+        speeds = dict(zip(rows, [300.0, 600.0, 180.0], strict=True))
+        if "--samplers" in words:
+            speeds = {"2 samplers": 120.0 if "--barrier" in words else 160.0}
+        if "--resets wait" in words:
+            speeds["sampling"] = 200.0
+        measured.append(Measured(job, {"metrics": {row: {"sps": sps} for row, sps in speeds.items()}}))
+    exhibit = EXPERIMENTS["sampling"].draw(Results(request, [], measured, []))
+    assert "a barrier every 5 steps is 0.75 times as fast as free" in exhibit.says
+    assert "mid-batch is 0.90 times as fast as wait" in exhibit.says
+    assert "0.900 of the harmonic limit" in exhibit.says
+    titles = [axes.get_title() for axes in exhibit.drawings[0].figure.axes]
+    assert "2 samplers with a process each" in titles and "resets of 2 processes, alternating" in titles

@@ -10,7 +10,7 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from veldt.cli.verbs.bench import sampling_speed
+from veldt.cli.verbs.bench_rates import sampling_speed
 from veldt.cli.verbs.doctor import why_measured_badly
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig

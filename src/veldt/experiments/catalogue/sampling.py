@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 import numpy as np
 
 from veldt.experiments.catalogue.common import ATARI, STOOKE
@@ -17,75 +20,97 @@ _LINES = {
     "simulate, network-ready, no inference": "simulation only",
     "inference alone": "inference only",
 }
+_LIMIT = "harmonic limit"
+_FREE, _BARRIER = "free", "a barrier every 5 steps"
+_RESETS = "resets of {} processes, alternating"
+_SAMPLERS = "{} samplers with a process each"
+Lines = dict[str, dict[str, dict[float, float]]]  # steps per second by chart, line and simulators per process
 
 
 def _jobs(request: Request) -> list[Measurement]:
     counts = (2, 4, 8, 16) if request.is_small else (1, 2, 4, 8, 16, 32)
-    cores = sorted({1, len(allowed_cores())})
+    most = len(allowed_cores())
     return [
-        Measurement(
-            group=f"{number_of_cores} processes, {'alternating' if alternate == 'on' else 'one group'}",
-            words=(
-                *("bench", "sampling", "--recipe", "a2c", "--env", env, "--processes", str(number_of_cores)),
-                *(
-                    "--num-envs",
-                    str(count * number_of_cores),
-                    "--alternate",
-                    alternate,
-                    "--seconds",
-                    f"{_SECONDS}",
-                ),
-                "--json",
-            ),
-            seconds=4 * _SECONDS + 5.0,
-            x=count,
-            panel=env,
-        )
+        _job(env, group, count, processes, flags)
         for env in request.envs("ALE/Breakout-v5")
-        for number_of_cores in cores
-        for alternate in ("on", "off")
+        for group, processes, flags in _arrangements(most)
         for count in counts
     ]
 
 
+def _arrangements(most: int) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Yields arrangements: its name ("chart: line" if it is one line of a chart), env processes, flags of `bench`."""
+    for processes in sorted({1, most}):
+        yield f"{processes} processes, alternating", processes, ("--alternate", "on")
+        yield f"{processes} processes, one group", processes, ("--alternate", "off")
+    yield f"{_RESETS.format(most)}: wait", most, ("--alternate", "on", "--resets", "wait")
+    if most > 1:
+        for line, flags in ((_FREE, ()), (_BARRIER, ("--barrier",))):
+            yield f"{_SAMPLERS.format(most)}: {line}", 1, ("--samplers", str(most), *flags)
+
+
+def _job(env: str, group: str, count: int, processes: int, flags: tuple[str, ...]) -> Measurement:
+    words = ("bench", "sampling", "--recipe", "a2c", "--env", env, "--processes", str(processes), *flags)
+    sizes = ("--num-envs", str(count * processes), "--seconds", f"{_SECONDS}", "--json")
+    return Measurement(group=group, words=(*words, *sizes), seconds=4 * _SECONDS + 5.0, x=count, panel=env)
+
+
 def _draw(results: Results) -> Exhibit:
-    groups: dict[str, list[tuple[float, dict[str, float]]]] = {}
-    for measured in results.measured:
-        metrics = measured.values["metrics"]
-        speeds = {label: metrics[row]["sps"] for row, label in _LINES.items()}
-        speeds["harmonic limit"] = 1.0 / (1.0 / speeds["simulation only"] + 1.0 / speeds["inference only"])
-        groups.setdefault(measured.job.group, []).append((measured.job.x, speeds))
-    figure, axes = charts(len(groups), list(groups), "simulators per process", "steps per second and process")
-    rows, best = [], 0.0
-    for one, (group, points) in zip(axes, groups.items(), strict=True):
-        processes = int(group.split()[0])
-        points.sort(key=lambda point: point[0])
-        x = [count for count, _ in points]
-        for label in (*_LINES.values(), "harmonic limit"):
-            style = "-" if label == "sampling" else "--"
-            one.plot(x, [speeds[label] / processes for _, speeds in points], style, marker=".", label=label)
+    lines, rows, best = _lines(results), list[tuple[str, ...]](), 0.0
+    figure, axes = charts(len(lines), list(lines), "simulators per process", "steps per second and process")
+    for one, (chart, of_chart) in zip(axes, lines.items(), strict=True):
+        processes = int(re.findall(r"\d+", chart)[0])
+        for label, points in of_chart.items():
+            x = sorted(points)
+            style = "--" if label in (*_LINES.values(), _LIMIT) and label != "sampling" else "-"
+            one.plot(x, [points[count] / processes for count in x], style, marker=".", label=label)
+            rows += [(chart, label, f"{count:g}", number(points[count])) for count in x]
+            best = max(best, *points.values()) if style == "-" else best
         one.set_xscale("log", base=2)
         one.set_ylim(bottom=0)
         one.legend(frameon=False, fontsize=7)
-        for count, speeds in points:
-            best = max(best, speeds["sampling"])
-            share = speeds["sampling"] / speeds["harmonic limit"]
-            cells = (
-                *(number(speeds[label]) for label in (*_LINES.values(), "harmonic limit")),
-                f"{share:.2f}",
-            )
-            rows.append((group, f"{count:g}", *cells))
-    shares = [float(row[-1]) for row in rows]
-    says = (
+    header = ("arrangement", "line", "simulators per process", "steps per second, of all processes")
+    drawing = Drawing("Sampling speed", "Agent steps per second and process.", figure)
+    return Exhibit(_says(lines, best), [drawing], [Table("Steps per second", header, rows)])
+
+
+def _lines(results: Results) -> Lines:
+    lines: Lines = {}
+    for measured in results.measured:
+        chart, _, label = measured.job.group.partition(": ")
+        metrics, x = measured.values["metrics"], measured.job.x
+        speeds = {label: metrics["sampling" if "sampling" in metrics else next(iter(metrics))]["sps"]}
+        if not label:
+            speeds = {line: metrics[row]["sps"] for row, line in _LINES.items()}
+            speeds[_LIMIT] = 1.0 / (1.0 / speeds["simulation only"] + 1.0 / speeds["inference only"])
+        for line, speed in speeds.items():
+            lines.setdefault(chart, {}).setdefault(line, {})[x] = speed
+    for chart, of_chart in lines.items():
+        if chart.startswith("resets of ") and (arrangement := lines.get(chart.removeprefix("resets of "))):
+            of_chart["mid-batch"] = arrangement["sampling"]
+    return lines
+
+
+def _says(lines: Lines, best: float) -> str:
+    shares = [
+        of_chart["sampling"][x] / of_chart[_LIMIT][x]
+        for of_chart in lines.values()
+        for x in of_chart.get(_LIMIT, ())
+    ]
+    if not shares:
+        return "Nothing is measured yet."
+    said = (
         f"Sampling reaches up to {number(best)} steps per second, and {number(float(np.mean(shares)))} of the harmonic "
         "limit of simulation and inference in the mean. As in the paper, more simulators per process bring more speed "
         "per process until simulation binds."
-        if rows
-        else "Nothing is measured yet."
     )
-    header = ("arrangement", "simulators per process", *_LINES.values(), "harmonic limit", "share of it")
-    drawing = Drawing("Sampling speed", "Agent steps per second and process.", figure)
-    return Exhibit(says, [drawing], [Table("Steps per second", header, rows)])
+    for chart, of_chart in lines.items():
+        for slower, faster in ((_BARRIER, _FREE), ("mid-batch", "wait")):
+            common = of_chart.get(slower, {}).keys() & of_chart.get(faster, {}).keys()
+            if common:
+                ratio = np.mean([of_chart[slower][x] / of_chart[faster][x] for x in common])
+                said += f" Of {chart.removeprefix('resets of ')}, {slower} is {ratio:.2f} times as fast as {faster}."
+    return said
 
 
 SAMPLING = Experiment(
@@ -96,7 +121,8 @@ SAMPLING = Experiment(
     draw=_draw,
     differs=lambda request: [
         "Inference on this machine's cores instead of a GPU: simulation and inference share the cores.",
-        "Not drawn: samplers that run free of each other (they need several accelerators), and spare simulators.",
+        "Samplers that run free of each other, or wait for each other at a barrier, have a core each and no GPU.",
+        "Not drawn: spare simulators, which veldt has not (docs/benchmarks.md says what they would gain).",
     ],
     seeds=(1, 1),
     repeats=False,
