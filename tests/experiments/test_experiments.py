@@ -20,7 +20,7 @@ from veldt.cli import main
 from veldt.errors import UsageError, VeldtError
 from veldt.experiments import secondary_learner
 from veldt.experiments.catalogue import EXPERIMENTS
-from veldt.experiments.estimate import total_seconds
+from veldt.experiments.estimate import probe_settings, total_seconds
 from veldt.experiments.experiment import Experiment, Job, Measurement, Request, Training, env_of
 from veldt.experiments.figures import Exhibit, Table, learning_curves
 from veldt.experiments.results import Results, interval
@@ -92,7 +92,8 @@ def test_the_jobs_of_every_experiment_have_names_of_their_own_and_valid_settings
                     configure(job.recipe, job.env, {}, None, NO_PARTS, job.settings)
                 continue
             env = "CartPole-v1" if ":" in job.env else job.env  # MinAtar is not installed
-            check_request(configure(job.recipe, env, {}, None, NO_PARTS, job.settings), None)
+            for settings in (job.settings, probe_settings(job)):
+                check_request(configure(job.recipe, env, {}, None, NO_PARTS, settings), None)
         assert all(isinstance(line, str) and line for line in one.differs(Request(scale, 2, games)))
 
 

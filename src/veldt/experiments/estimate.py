@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement, Training
 from veldt.experiments.owned_process import OwnedProcess
@@ -81,10 +82,9 @@ def _probed(job: Training, scratch: Path) -> float:
     """Returns the steps per second of a run like the job's, from its first updates on. VeldtError if it fails."""
     if scratch.exists():
         remove_own_tree(scratch, OF_RUN)
-    settings = {**job.settings, "log": "none", "log_every": 0.5, **_learning_soon(job)}
     cores = allowed_cores()[: job.cores or None]
     with tempfile.TemporaryFile() as said:
-        command = dataclasses.replace(job, settings=settings).command(scratch)
+        command = dataclasses.replace(job, settings=probe_settings(job)).command(scratch)
         process = OwnedProcess(command, subprocess.DEVNULL, said, cores)
         try:
             until, speed = time.monotonic() + _PROBE_DEADLINE_S, None
@@ -108,15 +108,14 @@ def _probed(job: Training, scratch: Path) -> float:
     return speed.steps_per_second
 
 
-def _learning_soon(job: Training) -> dict[str, Any]:
-    """Returns the settings with which a run with a replay buffer learns from its first seconds on."""
-    config = find(job.recipe).config(job.env)
-    if config.replay is None:
-        return {}
-    return {
-        "learning_starts": max(1_000, 2 * job.settings.get("batch_size", 512)),
-        "checkpoint_replay": "none",
-    }
+def probe_settings(job: Training) -> dict[str, Any]:
+    """Returns the settings of a run that is measured: it learns from its first seconds on, also from replay."""
+    settings = {**job.settings, "log": "none", "log_every": 0.5}
+    learn = find(job.recipe).config(job.env).learn
+    if isinstance(learn, OffPolicyConfig):
+        batches = settings.get("batch_size", learn.batch_size) * settings.get("learners", 1)
+        settings |= {"learning_starts": max(1_000, 2 * batches), "checkpoint_replay": "none"}
+    return settings
 
 
 def _measured(run: Path) -> Speed | None:
