@@ -99,6 +99,20 @@ def test_the_speed_of_a_run(
     assert speed_of(logged) == whole and speed_while_learning(logged) == learning
 
 
+def test_the_speed_of_a_finished_run_is_without_its_start() -> None:
+    (job, *_) = EXPERIMENTS["ga3c-tuner"].jobs(Request("small", 1, ("CartPole-v1",)))
+    assert isinstance(job, Training)
+    run = FinishedRun(job, Path())
+    steps, seconds = (1_000, 2_000, 5_000), (3.0, 4.0, 5.0)
+    rows = [
+        {"step": step, "seconds": at, "train/updates": 1} for step, at in zip(steps, seconds, strict=True)
+    ]
+    vars(run).update(summary={"steps": 5_000, "seconds": 5.0}, rows=rows)
+    assert run.speed == 2_000.0
+    vars(run).update(rows=rows[:1])
+    assert run.speed == 1_000.0, "that of the whole run"
+
+
 def test_sampling_draws_samplers_and_resets_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """One group of a chart has all lines of the bench; samplers and resets are lines of one chart."""
     monkeypatch.setattr(sampling, "allowed_cores", lambda: [0, 1])

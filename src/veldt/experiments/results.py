@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from veldt.experiments.experiment import Measurement, Request, Training
+from veldt.experiments.speed import speed_while_learning
 from veldt.formatting import as_float
 from veldt.report import statistics
 from veldt.runs.directory import RunDirectory
@@ -57,8 +58,9 @@ class FinishedRun:
 
     @property
     def speed(self) -> float:
-        """Agent steps per second of training."""
-        return self.steps / max(self.seconds, 1e-9)
+        """Agent steps per second from the first update on, without the start; of the whole run if it is too short."""
+        learning = speed_while_learning(self.rows)
+        return learning.steps_per_second if learning else self.steps / max(self.seconds, 1e-9)
 
     @property
     def score(self) -> float:

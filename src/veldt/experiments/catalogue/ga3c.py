@@ -39,7 +39,7 @@ def _fixed(request: Request, env: str, panel: str, network: Mapping[str, Any]) -
             seed=1,
             settings={
                 **ALONE,
-                "steps": 30_000 if request.is_small else 2_000_000,
+                "steps": 60_000 if request.is_small else 2_000_000,
                 "predictors": predictors,
                 "trainers": trainers,
                 "tuner_interval": 0.0,

@@ -8,7 +8,6 @@ from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, number
 from veldt.experiments.results import Results
-from veldt.experiments.speed import speed_while_learning
 from veldt.runtime.cores import allowed_cores
 
 _STEPS = 50_000_000
@@ -54,10 +53,8 @@ def _jobs(request: Request) -> list[Training]:
 def _draw(results: Results) -> Exhibit:
     rows = []
     for run in results.runs:
-        known = speed_while_learning(run.rows)
-        speed = known.steps_per_second if known else run.speed
         papers = _ROWS[run.job.group.partition(",")[0]][2]
-        rows.append((run.job.group, number(speed), number(_STEPS / speed / 3600.0), papers))
+        rows.append((run.job.group, number(run.speed), number(_STEPS / run.speed / 3600.0), papers))
     header = (
         "algorithm",
         "steps per second",
