@@ -15,6 +15,7 @@ from veldt.experiments.results import FinishedRun, Results, mean_of
 _SOURCE = "Babaeizadeh et al. 2017 (GA3C)"
 _TUNED = "tuned"
 _PREDICTORS, _TRAINERS = "system/predictors", "system/trainers"
+_SMALL_STEPS = 150_000  # of all runs: later steps are faster, because episodes are longer
 
 
 def _env(request: Request) -> tuple[str, ...]:
@@ -39,7 +40,7 @@ def _fixed(request: Request, env: str, panel: str, network: Mapping[str, Any]) -
             seed=1,
             settings={
                 **ALONE,
-                "steps": 60_000 if request.is_small else 2_000_000,
+                "steps": _SMALL_STEPS if request.is_small else 2_000_000,
                 "predictors": predictors,
                 "trainers": trainers,
                 "tuner_interval": 0.0,
@@ -120,7 +121,7 @@ def _tuner(request: Request) -> list[Training]:
             seed=seed,
             settings={
                 **ALONE,
-                "steps": 150_000 if request.is_small else 20_000_000,
+                "steps": _SMALL_STEPS if request.is_small else 20_000_000,
                 "tuner_interval": 3.0 if request.is_small else 60.0,
                 "tuner_most": 4 if request.is_small else 8,
                 "num_envs": 16,
