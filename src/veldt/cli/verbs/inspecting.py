@@ -147,7 +147,7 @@ class Bench:
     alternate: Literal["auto", "on", "off"] = "auto"
     """Whether two groups of envs take turns with inference."""
     resets: Literal["mid-batch", "wait"] = "mid-batch"
-    """When envs are reset: at once, or after the rollout, whose steps of that env then do not count."""
+    """When envs are reset: at once, or after the rollout; steps of envs that wait do not count."""
     samplers: int = 1
     """Samplers beside each other, each with --num-envs envs on its share of the cores, in rollouts of 5 steps."""
     barrier: bool = False
