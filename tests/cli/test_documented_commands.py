@@ -93,7 +93,7 @@ def test_documented_commands_run(
     except SystemExit as stopped:  # after --help
         assert not stopped.code
     except Parsed:
-        assert words[0] in ("train", "experiment", "tune")
+        assert words[0] in ("train", "experiment", "tune", "bench")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
