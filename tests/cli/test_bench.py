@@ -7,6 +7,7 @@ import json
 import pytest
 
 from veldt.cli import main
+from veldt.envs.in_process import InProcessEnvs
 from veldt.runtime.cores import allowed_cores
 
 
@@ -21,3 +22,30 @@ def test_two_samplers_are_measured_beside_each_other(
     (name,) = metrics
     assert name == f"2 samplers, {'waiting for each other' if barrier else 'free of each other'}"
     assert metrics[name]["sps"] > 0.0
+
+
+def test_waiting_envs_are_reset_between_rollouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a reset, an env would make no step after its first episode."""
+    waits = []
+
+    def finish_resets(envs: InProcessEnvs) -> None:
+        finish(envs)
+        waits.append(envs.trajectory.is_last[0].any())
+
+    finish = InProcessEnvs.finish_resets
+    monkeypatch.setattr(InProcessEnvs, "finish_resets", finish_resets)
+    main(
+        [
+            "bench",
+            "sampling",
+            "--env",
+            "CartPole-v1",
+            "--num-envs",
+            "4",
+            "--seconds",
+            "0.1",
+            "--resets",
+            "wait",
+        ]
+    )
+    assert len(waits) > 5 and not any(waits)

@@ -124,12 +124,13 @@ def test_sampling_draws_samplers_and_resets_beside_each_other(monkeypatch: pytes
         speeds = dict(zip(rows, [300.0, 600.0, 180.0], strict=True))
         if "--samplers" in words:
             speeds = {"2 samplers": 120.0 if "--barrier" in words else 160.0}
-        if "--resets wait" in words:
-            speeds["sampling"] = 200.0
+        if "--resets" in words:
+            assert job.words[1] == "training"
+            speeds |= {"training": 90.0 if "--resets wait" in words else 100.0}
         measured.append(Measured(job, {"metrics": {row: {"sps": sps} for row, sps in speeds.items()}}))
     exhibit = EXPERIMENTS["sampling"].draw(Results(request, [], measured, []))
-    assert "a barrier every 5 steps is 0.75 times as fast as free" in exhibit.says
-    assert "mid-batch is 0.90 times as fast as wait" in exhibit.says
+    assert "'a barrier every 5 steps' is 0.75 times as fast as 'free'" in exhibit.says
+    assert "'resets wait' is 0.90 times as fast as 'resets mid-batch'" in exhibit.says
     assert "0.900 of the harmonic limit" in exhibit.says
     titles = [axes.get_title() for axes in exhibit.drawings[0].figure.axes]
-    assert "2 samplers with a process each" in titles and "resets of 2 processes, alternating" in titles
+    assert "2 samplers with a process each" in titles and "training by A2C in 2 processes" in titles

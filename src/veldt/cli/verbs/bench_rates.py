@@ -71,7 +71,7 @@ def _envs(run_plan: RunPlan, rows: int) -> VectorEnvs:
 
 def simulate_only(run_plan: RunPlan, seconds: float) -> float:
     """Steps with random actions, and assembles every row as input for the network."""
-    envs = _envs(run_plan, ROWS)
+    envs, waits = _envs(run_plan, ROWS), run_plan.config.envs.resets == "wait"
     try:
         envs.start()
         slot, groups = envs.trajectory, range(len(envs.groups))
@@ -91,7 +91,11 @@ def simulate_only(run_plan: RunPlan, seconds: float) -> float:
                         observations.row(t + 1, envs.groups[group])
                         envs.step(group, t + 1)
             steps = int(slot.valid.sum())
+            if waits:
+                envs.reset_ended()
             envs.start_next_rollout()
+            if waits:
+                envs.finish_resets()
             return steps
 
         return _rate(work, seconds)
@@ -131,7 +135,7 @@ def sampling_speed(
     """Returns the steps per second of sampling as training does it, in rollouts of `rows` steps of each env."""
     disable_malloc_trim()
     network, _ = run_plan.network()
-    envs = _envs(run_plan, rows)
+    envs, waits = _envs(run_plan, rows), run_plan.config.envs.resets == "wait"
     try:
         envs.start()
         sampler = Sampler(
@@ -149,8 +153,12 @@ def sampling_speed(
 
         def work() -> int:
             sampler.sample(0)
+            if waits:
+                envs.reset_ended()
             steps = int(envs.trajectory.valid.sum())
             sampler.start_next_rollout()
+            if waits:
+                envs.finish_resets()
             after_rollout()
             return steps
 

@@ -22,7 +22,8 @@ _LINES = {
 }
 _LIMIT = "harmonic limit"
 _FREE, _BARRIER = "free", "a barrier every 5 steps"
-_RESETS = "resets of {} processes, alternating"
+_AT_ONCE, _WAIT = "mid-batch", "wait"
+_RESETS = "training by A2C in {} processes"
 _SAMPLERS = "{} samplers with a process each"
 Lines = dict[str, dict[str, dict[float, float]]]  # steps per second by chart, line and simulators per process
 
@@ -43,14 +44,16 @@ def _arrangements(most: int) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     for processes in sorted({1, most}):
         yield f"{processes} processes, alternating", processes, ("--alternate", "on")
         yield f"{processes} processes, one group", processes, ("--alternate", "off")
-    yield f"{_RESETS.format(most)}: wait", most, ("--alternate", "on", "--resets", "wait")
+    for resets in (_AT_ONCE, _WAIT):
+        yield f"{_RESETS.format(most)}: resets {resets}", most, ("--resets", resets)
     if most > 1:
         for line, flags in ((_FREE, ()), (_BARRIER, ("--barrier",))):
             yield f"{_SAMPLERS.format(most)}: {line}", 1, ("--samplers", str(most), *flags)
 
 
 def _job(env: str, group: str, count: int, processes: int, flags: tuple[str, ...]) -> Measurement:
-    words = ("bench", "sampling", "--recipe", "a2c", "--env", env, "--processes", str(processes), *flags)
+    what = "training" if "--resets" in flags else "sampling"  # waiting envs are reset while the learner works
+    words = ("bench", what, "--recipe", "a2c", "--env", env, "--processes", str(processes), *flags)
     sizes = ("--num-envs", str(count * processes), "--seconds", f"{_SECONDS}", "--json")
     return Measurement(group=group, words=(*words, *sizes), seconds=4 * _SECONDS + 5.0, x=count, panel=env)
 
@@ -59,7 +62,7 @@ def _draw(results: Results) -> Exhibit:
     lines, rows, best = _lines(results), list[tuple[str, ...]](), 0.0
     figure, axes = charts(len(lines), list(lines), "simulators per process", "steps per second and process")
     for one, (chart, of_chart) in zip(axes, lines.items(), strict=True):
-        processes = int(re.findall(r"\d+", chart)[0])
+        processes = int(re.findall(r"(\d+) (?:processes|samplers)", chart)[0])
         for label, points in of_chart.items():
             x = sorted(points)
             style = "--" if label in (*_LINES.values(), _LIMIT) and label != "sampling" else "-"
@@ -79,15 +82,12 @@ def _lines(results: Results) -> Lines:
     for measured in results.measured:
         chart, _, label = measured.job.group.partition(": ")
         metrics, x = measured.values["metrics"], measured.job.x
-        speeds = {label: metrics["sampling" if "sampling" in metrics else next(iter(metrics))]["sps"]}
+        speeds = {label: metrics[list(metrics)[-1]]["sps"]}  # the last row is that of everything together
         if not label:
             speeds = {line: metrics[row]["sps"] for row, line in _LINES.items()}
             speeds[_LIMIT] = 1.0 / (1.0 / speeds["simulation only"] + 1.0 / speeds["inference only"])
         for line, speed in speeds.items():
             lines.setdefault(chart, {}).setdefault(line, {})[x] = speed
-    for chart, of_chart in lines.items():
-        if chart.startswith("resets of ") and (arrangement := lines.get(chart.removeprefix("resets of "))):
-            of_chart["mid-batch"] = arrangement["sampling"]
     return lines
 
 
@@ -105,11 +105,11 @@ def _says(lines: Lines, best: float) -> str:
         "per process until simulation binds."
     )
     for chart, of_chart in lines.items():
-        for slower, faster in ((_BARRIER, _FREE), ("mid-batch", "wait")):
-            common = of_chart.get(slower, {}).keys() & of_chart.get(faster, {}).keys()
+        for line, other in ((_BARRIER, _FREE), (f"resets {_WAIT}", f"resets {_AT_ONCE}")):
+            common = of_chart.get(line, {}).keys() & of_chart.get(other, {}).keys()
             if common:
-                ratio = np.mean([of_chart[slower][x] / of_chart[faster][x] for x in common])
-                said += f" Of {chart.removeprefix('resets of ')}, {slower} is {ratio:.2f} times as fast as {faster}."
+                ratio = np.mean([of_chart[line][x] / of_chart[other][x] for x in common])
+                said += f" In {chart}, '{line}' is {ratio:.2f} times as fast as '{other}'."
     return said
 
 
