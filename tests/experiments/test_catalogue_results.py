@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veldt.experiments.catalogue import EXPERIMENTS, sampling
+from veldt.experiments.catalogue import EXPERIMENTS, sampling, throughput
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.figures import Surface, surfaces
 from veldt.experiments.results import FinishedRun, Measured, Results
@@ -134,3 +134,18 @@ def test_sampling_draws_samplers_and_resets_beside_each_other(monkeypatch: pytes
     assert "0.900 of the harmonic limit" in exhibit.says
     titles = [axes.get_title() for axes in exhibit.drawings[0].figure.axes]
     assert "2 samplers with a process each" in titles and "training by A2C in 2 processes" in titles
+
+
+def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput, "allowed_cores", lambda: [0, 1])
+    request, runs = Request("small", 1), []
+    for job in EXPERIMENTS["throughput"].jobs(request):
+        assert isinstance(job, Training)
+        run = FinishedRun(job, Path())
+        slower = {"DQN-512": 5.0, "CatDQN-2048": 10.0}.get(job.group.partition(",")[0], 1.0)
+        vars(run).update(summary={"steps": 1_000, "seconds": slower / (1.0 if job.x == 1 else 1.5)}, rows=[])
+        runs.append(run)
+    exhibit = EXPERIMENTS["throughput"].draw(Results(request, runs, [], []))
+    assert "A2C needs 13.9 hours for 50 M steps, and Q-learning 1.0 to 10.0 times as long" in exhibit.says
+    assert "(in the paper 2.2 to 3.7, on a GPU)" in exhibit.says
+    assert "Two learners are 1.5 to 1.5 times as fast as one (in the paper 1.6 to 1.8)" in exhibit.says

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE
 from veldt.experiments.experiment import Experiment, Request, Training
-from veldt.experiments.figures import Exhibit, Table, number
+from veldt.experiments.figures import Drawing, Exhibit, Table, charts, number
 from veldt.experiments.results import Results
 from veldt.runtime.cores import allowed_cores
 
@@ -21,6 +22,7 @@ _ROWS = {
     "ε-Rainbow-512": ("rainbow-512", 16, "14.1 · 8.6 · 6.6 · 6.4"),
     "CatDQN-2048": ("c51-2048", 16, "10.7 · 6.0 · 2.8 · 1.8"),
 }
+_REPLAYED = ("DQN-512", "ε-Rainbow-512", "CatDQN-2048")
 _REPLAY: dict[str, Any] = {"learning_starts": 5_000, "buffer_size": 50_000, "checkpoint_replay": "none"}
 
 
@@ -33,7 +35,7 @@ def _jobs(request: Request) -> list[Training]:
                 if label in ("A3C", "APPO") and count == 1:
                     continue  # of one learner, they are A2C and PPO
                 sizes: dict[str, Any] = {"learners": count, "num_envs": envs * count}
-                if label.endswith(("-512", "-2048")):
+                if label in _REPLAYED:
                     sizes |= _REPLAY
                 steps = (16_000 if request.is_small else 200_000) * count
                 jobs.append(
@@ -51,31 +53,66 @@ def _jobs(request: Request) -> list[Training]:
 
 
 def _draw(results: Results) -> Exhibit:
+    hours: dict[str, dict[int, float]] = {}
     rows = []
     for run in results.runs:
-        papers = _ROWS[run.job.group.partition(",")[0]][2]
-        rows.append((run.job.group, number(run.speed), number(_STEPS / run.speed / 3600.0), papers))
+        label, count = run.job.group.partition(",")[0], int(run.job.x)
+        hours.setdefault(label, {})[count] = _STEPS / run.speed / 3600.0
+        rows.append((run.job.group, number(run.speed), number(hours[label][count]), _ROWS[label][2]))
     header = (
         "algorithm",
         "steps per second",
         "hours for 50 M steps here",
         "the paper's hours with 1 · 2 · 4 · 8 GPUs",
     )
-    says = (
-        f"Measured in runs of {results.request.scale} size on this machine. In the paper Q-learning takes two to four "
-        "times as long as policy gradients on one GPU, because each step is learned from 8 times."
+    table = Table(
+        "Throughput",
+        header,
+        rows,
+        "From the first update on; each run alone on the machine, each learner with one training thread.",
     )
-    return Exhibit(
-        says,
-        tables=[
-            Table(
-                "Throughput",
-                header,
-                rows,
-                "From the first update on; each run alone on the machine, each learner with one training thread.",
-            )
-        ],
-    )
+    return Exhibit(_says(hours), [_hours(hours)], [table])
+
+
+def _hours(hours: Mapping[str, Mapping[int, float]]) -> Drawing:
+    figure, (axes,) = charts(1, ["hours for 50 M steps"], "learners", "hours")
+    for index, (label, here) in enumerate(hours.items()):
+        papers = _papers(label)
+        axes.plot(sorted(here), [here[count] for count in sorted(here)], f"C{index}o-", label=label)
+        axes.plot(list(papers), list(papers.values()), f"C{index}.--", alpha=0.6)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.legend(frameon=False, fontsize=7)
+    return Drawing("Hours for 50 M steps", "Lines: here, on cores. Dashed: the paper, on GPUs.", figure)
+
+
+def _papers(label: str) -> dict[int, float]:
+    """Returns the paper's hours by number of GPUs."""
+    values = zip((1, 2, 4, 8), _ROWS[label][2].split(" · "), strict=True)
+    return {count: float(value) for count, value in values if value != "–"}
+
+
+def _says(hours: Mapping[str, Mapping[int, float]]) -> str:
+    alone = {label: of_label[1] for label, of_label in hours.items() if 1 in of_label}
+    if "A2C" not in alone:
+        return "Nothing is measured yet."
+    ratios = {label: alone[label] / alone["A2C"] for label in alone if label in _REPLAYED}
+    papers = [_papers(label)[1] / _papers("A2C")[1] for label in _REPLAYED]
+    said = f"With one learner A2C needs {number(alone['A2C'])} hours for 50 M steps"
+    if ratios:
+        said += (
+            f", and Q-learning {min(ratios.values()):.1f} to {max(ratios.values()):.1f} times as long (in the paper "
+            f"{min(papers):.1f} to {max(papers):.1f}, on a GPU), because each step is learned from 8 times"
+        )
+    both = [of_label for of_label in hours.values() if 1 in of_label and 2 in of_label]
+    if both:
+        faster = [of_label[1] / of_label[2] for of_label in both]
+        theirs = [_papers(label)[1] / _papers(label)[2] for label in hours if {1, 2} <= _papers(label).keys()]
+        said += (
+            f". Two learners are {min(faster):.1f} to {max(faster):.1f} times as fast as one (in the paper "
+            f"{min(theirs):.1f} to {max(theirs):.1f})"
+        )
+    return said + "."
 
 
 THROUGHPUT = Experiment(
