@@ -162,7 +162,7 @@ WORDS = {
     "bench sampling --samplers 0": "--samplers is 0: it must be at least 1",
     "bench training --samplers 2": "--samplers is 2: only `veldt bench sampling` takes more than one",
     "bench sampling --barrier": "--barrier is for samplers that wait for each other: add --samplers 2, or more",
-    "bench sampling --samplers 1000": "--samplers is 1000, and this machine has",
+    "bench sampling --samplers 1000": "--samplers is 1000: each needs a core of its own, and",
     "bench samplin": "'samplin' cannot be WHAT: it must be one of sampling, training (did you mean 'sampling'?)",
 }
 

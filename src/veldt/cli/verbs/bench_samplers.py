@@ -33,7 +33,9 @@ def samplers_speed(request: RunRequest, samplers: int, seconds: float, *, is_syn
     """
     cores = sorted(allowed_cores())
     if samplers > len(cores):
-        raise UsageError(f"--samplers is {samplers}, and this machine has {len(cores)} cores: each needs one")
+        raise UsageError(
+            f"--samplers is {samplers}: each needs a core of its own, and {len(cores)} can be used here"
+        )
     with tempfile.TemporaryDirectory() as scratch:
         counts = Path(scratch) / "counts"
         counts.write_bytes(bytes(8 * samplers))
