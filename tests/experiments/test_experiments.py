@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -328,8 +329,30 @@ def test_a_second_learner_equals_the_first_while_it_learns_the_same(monkeypatch:
 def test_seconds_of_jobs_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("veldt.experiments.estimate.allowed_cores", lambda: [0, 1])
     one, both = printed("one", ""), Printed(group="both", words=(), seconds=1.0, cores=0)
-    assert total_seconds([one, one, one], {}) == 2.0
-    assert total_seconds([one, both], {}) == 2.0
+    assert total_seconds({one: 1.0, printed("two", ""): 1.0, printed("three", ""): 1.0}) == 2.0
+    assert total_seconds({one: 1.0, both: 1.0}) == 2.0
+
+
+def test_an_interrupted_run_counts_with_the_steps_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("veldt.experiments.estimate.allowed_cores", lambda: [0])
+    monkeypatch.setattr("veldt.experiments.run.measure_speeds", lambda *_: defaultdict(lambda: 10.0))
+    jobs = [
+        Training(group="ppo", recipe="ppo", env="CartPole-v1", seed=seed, settings={"steps": 6_000})
+        for seed in (1, 2)
+    ]
+    root, screen = tmp_path / "out", console()
+    (root / "runs" / jobs[0].name / "checkpoints" / "step-000000005000").mkdir(parents=True)
+    (root / "runs" / jobs[1].name).mkdir()
+    (root / "runs" / jobs[1].name / "checkpoints").symlink_to("checkpoints")  # cannot be read
+    first = Workspace(root, experiment(jobs), Request("small", 2))
+    first.begin()
+    run_experiment(experiment(jobs), Request("small", 2), root, screen, plan_only=True)
+    assert "2 runs, 2 to do, 7,000 steps" in said_on(screen)
+    assert "about 11m 48s on this machine" in said_on(screen)
+    with pytest.raises(UsageError, match=r"too small for one run, which takes about 0.029 hours here"):
+        run_experiment(experiment(jobs), Request("small", 2), root, console(), budget_hours=0.01)
 
 
 def test_an_interval_is_that_of_the_mean() -> None:

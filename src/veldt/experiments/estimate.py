@@ -7,7 +7,7 @@ import heapq
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +34,21 @@ _END_S = 20.0
 _START_S = 4.0  # of a run, before its first step
 
 
-def seconds_of(job: Job, speeds: dict[str, float]) -> float:
-    """Returns the seconds that a job takes, alone on its cores."""
+def seconds_of(job: Job, steps: int, speeds: dict[str, float]) -> float:
+    """Returns the seconds that a job takes, alone on its cores; `steps` are those that a training still makes."""
     if isinstance(job, Measurement):
         return job.seconds
-    return _START_S + job.settings["steps"] / speeds[_kind(job)]
+    return _START_S + steps / speeds[_kind(job)]
 
 
-def total_seconds(jobs: Sequence[Job], speeds: dict[str, float]) -> float:
-    """Returns the seconds that the jobs take side by side, each started as soon as its cores are free."""
+def total_seconds(seconds: Mapping[Job, float]) -> float:
+    """Returns how long jobs take side by side, each started as soon as its cores are free, from how long each takes."""
     cores = len(allowed_cores())
     free_at = [0.0] * cores
-    for job in jobs:
+    for job, alone in seconds.items():
         wanted = min(job.cores or cores, cores)
         starts = [heapq.heappop(free_at) for _ in range(wanted)]
-        end = max(starts) + seconds_of(job, speeds)
+        end = max(starts) + alone
         for _ in range(wanted):
             heapq.heappush(free_at, end)
     return max(free_at)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from veldt.errors import UsageError, VeldtError
 from veldt.experiments.estimate import measure_speeds, seconds_of, total_seconds
-from veldt.experiments.experiment import Experiment, Job, Request, Training
+from veldt.experiments.experiment import Experiment, Job, Request
 from veldt.experiments.live import LiveTable
 from veldt.experiments.page import page_of, write_page
 from veldt.experiments.scheduler import Scheduler
@@ -63,12 +63,14 @@ def _planned(
 ) -> None:
     """Prints what is left to do and how long it takes. UsageError if the budget is too small for a part of it."""
     left = [job for job in jobs if not workspace.is_done(job)]
-    console.print(_plan(experiment, jobs, left), highlight=False)
+    steps = {job: workspace.steps_left(job) for job in left}
+    console.print(_plan(experiment, jobs, steps), highlight=False)
     if not left:
         return
     speeds = measure_speeds(workspace, left, lambda text: console.print(text, style="dim", highlight=False))
-    console.print(f"about {duration(total_seconds(left, speeds))} on this machine", highlight=False)
-    shortest = min(seconds_of(job, speeds) for job in left)
+    seconds = {job: seconds_of(job, steps[job], speeds) for job in left}
+    console.print(f"about {duration(total_seconds(seconds))} on this machine", highlight=False)
+    shortest = min(seconds.values())
     if budget_hours * _HOUR < shortest:
         raise UsageError(
             f"--budget {budget_hours:g} hours is too small for one run, which takes about "
@@ -111,14 +113,14 @@ def _check_installed(experiment: Experiment) -> None:
             )
 
 
-def _plan(experiment: Experiment, jobs: Sequence[Job], left: Sequence[Job]) -> str:
+def _plan(experiment: Experiment, jobs: Sequence[Job], left: Mapping[Job, int]) -> str:
+    """Returns a line of numbers; `left` has the steps of each job that is not done."""
     done = len(jobs) - len(left)
-    steps = sum(job.settings["steps"] for job in left if isinstance(job, Training))
     parts = [f"{experiment.name}: {counted(len(jobs), 'run', 'runs')}"]
     if done:
         parts.append(f"{done} done")
     if left:
-        parts.append(f"{len(left)} to do, {steps:,} steps")
+        parts.append(f"{len(left)} to do, {sum(left.values()):,} steps")
     return ", ".join(parts)
 
 

@@ -21,6 +21,14 @@ def has_ended(run: Path) -> bool:
     return summary is not None and summary.get("reason") not in (None, "interrupted")
 
 
+def steps_left(training: Training, run: Path) -> int:
+    """Returns the steps that a training which has not ended still makes: from its newest checkpoint on."""
+    done = 0
+    with contextlib.suppress(VeldtError):  # unreadable checkpoints: resuming says what is wrong
+        done = CheckpointStore(RunDirectory(run).checkpoints).newest_step()
+    return max(0, int(training.settings["steps"]) - done)
+
+
 def command_for_rest(training: Training, run: Path) -> list[str]:
     """Returns the command that does what is left of a training. VeldtError if its directory does not allow it."""
     if not run.exists():

@@ -10,7 +10,7 @@ from veldt.errors import VeldtError
 from veldt.experiments.experiment import Experiment, Job, Measurement, Request, Training
 from veldt.experiments.own_directory import OwnDirectory
 from veldt.experiments.results import FinishedRun, Measured, Results
-from veldt.experiments.training_state import command_for_rest, has_ended
+from veldt.experiments.training_state import command_for_rest, has_ended, steps_left
 from veldt.runs import strict_json
 from veldt.runs.files import explained, write_atomically
 
@@ -41,6 +41,10 @@ class Workspace(OwnDirectory):
         if isinstance(job, Measurement):
             return self._measured_path(job).exists()
         return has_ended(self.run_path(job))
+
+    def steps_left(self, job: Job) -> int:
+        """Returns the steps that a job which is not done still makes; 0 for a measurement."""
+        return 0 if isinstance(job, Measurement) else steps_left(job, self.run_path(job))
 
     def command(self, job: Job) -> list[str]:
         """Returns the command that does what is left of a job. VeldtError if its directory does not allow it."""

@@ -97,6 +97,11 @@ class CheckpointStore:
         """Whether there is a checkpoint, whole or damaged."""
         return bool(self._newest_first())
 
+    def newest_step(self) -> int:
+        """Returns the step of the newest checkpoint, whole or damaged; 0 if there is none."""
+        steps = (STEP.fullmatch(path.name) for path in self._newest_first()[:1])
+        return next((int(step[1]) for step in steps if step), 0)
+
     def newest_meta(self) -> list[dict[str, Any]]:
         """Returns the `meta` of the newest `keep` checkpoints with a readable manifest; checks nothing else of them."""
         return [read_manifest(path)["meta"] for path in self._newest_first() if _is_readable(path)][
