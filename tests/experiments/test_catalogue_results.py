@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import veldt
 from veldt.experiments.catalogue import EXPERIMENTS, sampling, throughput
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.figures import Surface, surfaces
@@ -72,6 +73,37 @@ def test_the_cosines_of_several_games_are_not_mixed() -> None:
     says = EXPERIMENTS["saturation"].draw(results_of("saturation", rows, lambda job: 1.0)).says
     assert "CartPole-v1: 0.702 with 16 and 0.726 with 256 simulators" in says
     assert "Acrobot-v1: 0.902 with 16 and 0.926 with 256 simulators" in says
+
+
+def test_the_norms_are_those_of_the_first_and_the_last_layer_of_the_network() -> None:
+    """In whatever order they were logged, and also if the last row, after no update, has none."""
+    layers = ["torso.layers.0.weight", "advantage.hidden.weight", "advantage.last.weight"]
+
+    def rows(job: Training) -> list[dict[str, Any]]:
+        measured = {
+            f"norms/{quantity}/{name}": float(number)
+            for quantity in ("weights", "gradient", "step")
+            for number, name in enumerate([*sorted(layers), "advantage.norm.weight"])
+        }
+        return [{"step": 10, **measured}, {"step": 20, **measured}, {"step": 20}]
+
+    results = results_of("norms", rows, lambda job: 1.0)
+    for run in results.runs:
+        vars(run)["layers"] = layers
+    _, *drawings = EXPERIMENTS["norms"].draw(results).drawings
+    for drawing in drawings:
+        titles = [chart.get_title() for chart in drawing.figure.axes if chart.get_visible()]
+        assert titles[:2] == [f"adam on CartPole-v1, {name}" for name in (layers[0], layers[-1])]
+        assert len(titles) == 2 * 2 * len(GAMES)
+        assert [line.get_xdata().tolist() for line in drawing.figure.axes[0].lines] == [[10, 20]] * 3
+
+
+def test_the_layers_of_a_run_are_in_the_order_of_its_network(tmp_path: Path) -> None:
+    settings = {"steps": 64, "num_envs": 4, "hidden": (8, 8), "threads": 1, "log": "none", "quiet": True}
+    path = veldt.train("c51", env="CartPole-v1", run_dir=tmp_path / "run", **settings).path
+    job = Training(group="c51", recipe="c51", env="CartPole-v1", seed=1)
+    layers = ["torso.layers.0.weight", "advantage.hidden.weight", "advantage.last.weight"]
+    assert FinishedRun(job, path).layers == layers
 
 
 def test_a_path_between_the_numbers_of_a_surface_is_drawn_between_them() -> None:

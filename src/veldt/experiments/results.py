@@ -39,6 +39,14 @@ class FinishedRun:
         return read_metrics(self.path)
 
     @cached_property
+    def layers(self) -> list[str]:
+        """The names of the weights of the network's layers, in its order: matrices, not those of normalisation."""
+        from veldt.api.playing import load  # it imports torch
+
+        named = load(self.path).network.named_parameters()
+        return [name for name, weight in named if name.endswith("weight") and weight.ndim > 1]
+
+    @cached_property
     def episodes(self) -> tuple[np.ndarray, np.ndarray]:
         """The step at the end of each episode and its raw return, float64 [E] each, in the order of steps."""
         pairs = np.array([(one.step, one.score) for one in read_episodes(self.path)], np.float64).reshape(

@@ -18,7 +18,7 @@ from veldt.experiments.catalogue.common import (
 )
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Line, learning_curves, lines, number
-from veldt.experiments.results import FinishedRun, Results
+from veldt.experiments.results import Results
 
 _SMALL_STEPS, _PAPER_STEPS = 60_000, 50_000_000
 _PAPER_GAMES = ("ALE/Breakout-v5", "ALE/Pong-v5", "ALE/Qbert-v5", "ALE/Seaquest-v5")
@@ -137,13 +137,11 @@ def _draw_norms(results: Results) -> Exhibit:
     for quantity, vertical in _QUANTITIES.items():
         panels: dict[str, dict[str, Line]] = {}
         for chart, group, runs in results.groups():
-            # In the order of the layers.
-            names = [name for name in _logged(runs[0]) if name.startswith(f"norms/{quantity}/")]
-            names = [name for name in names if name.endswith("weight")]
-            for name in (names[:1] + names[-1:]) if len(names) > 1 else names:
+            for weight in dict.fromkeys(runs[0].layers[:1] + runs[0].layers[-1:]):
+                name = f"norms/{quantity}/{weight}"
                 rows = [row for row in runs[0].rows if name in row]
                 line = Line([row["step"] for row in rows], [row[name] for row in rows])
-                panels.setdefault(f"{chart}, {name.split('/')[-1]}", {})[group] = line
+                panels.setdefault(f"{chart}, {weight}", {})[group] = line
         drawings.append(
             lines(
                 f"Norms - {quantity}",
@@ -156,16 +154,14 @@ def _draw_norms(results: Results) -> Exhibit:
     return Exhibit(_say_norms(results), drawings, [scores_table(results)])
 
 
-def _logged(run: FinishedRun) -> list[str]:
-    return list(run.rows[-1]) if run.rows else []
-
-
 def _say_norms(results: Results) -> str:
     parts = []
     for chart, groups in results.charts().items():
-        ends = [
-            runs[0].rows[-1].get("norms/weights", float("nan")) for runs in groups.values() if runs[0].rows
+        norms = [
+            [row["norms/weights"] for row in runs[0].rows if "norms/weights" in row]
+            for runs in groups.values()
         ]
+        ends = [of_run[-1] for of_run in norms if of_run]
         if ends:
             parts.append(
                 f"{chart}: the norm of all weights ends between {number(min(ends))} and {number(max(ends))}"
