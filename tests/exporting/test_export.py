@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -21,6 +22,9 @@ import veldt
 from run_state import SMALL
 from veldt.cli import main
 from veldt.exporting import graph_files, write
+from veldt.runs.export_files import new_export
+from veldt.runtime.orphans import own_mark
+from veldt.runtime.process_state import start_of
 from veldt.user_code import trusted
 
 QUICK: dict[str, Any] = {"video": False, "episodes": 2}
@@ -108,6 +112,40 @@ def test_an_export_is_replaced_as_a_whole(run: Path, monkeypatch: pytest.MonkeyP
     again = veldt.export(run, **QUICK)
     assert again.path == made.path and "policy.pt2" not in os.listdir(made.path)
     assert not [name for name in os.listdir(run) if name.startswith(".")]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from veldt.runs.export_files import new_export
+with new_export(Path(sys.argv[1])) as folder:
+    (folder / "model.safetensors").write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says which process has ended")
+def test_what_a_killed_export_has_left_is_removed_by_the_next(run: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    subprocess.run([sys.executable, "-c", KILLED, str(place / "out")], check=False)
+    (partial,) = os.listdir(place)
+    old = partial.replace(".partial", ".old")
+    _, machine, _, _ = own_mark().split(".")
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    alive = f"veldt.{machine}.{other.pid}.{start_of(other.pid)}"
+    kept = [f".out.{alive}.partial", f".out.{alive}.old", partial.replace("out", "other"), f"{partial}.txt"]
+    for name in (old, *kept):
+        (place / name).mkdir()
+        (place / name / "model.safetensors").write_bytes(b"half")
+    with pytest.raises(RuntimeError), new_export(place / "out"):
+        raise RuntimeError("it broke")
+    assert sorted(os.listdir(place)) == sorted([old, *kept]), (
+        "it may be the only whole export until there is another"
+    )
+    veldt.export(run, out=place / "out", **QUICK)
+    other.communicate(b"\n")
+    assert sorted(os.listdir(place)) == sorted(["out", *kept])
 
 
 def test_what_export_did_not_write_stays(run: Path, tmp_path: Path) -> None:

@@ -14,6 +14,10 @@ from veldt.runs import strict_json
 from veldt.runs.files import explained, read_file, sync_directory, write_all
 from veldt.runs.own_files import foreign, open_new, refuse_other, remove_own_tree
 from veldt.runs.own_names import CONFIG, EXPORT_FORMAT, OF_EXPORT
+from veldt.runtime.orphans import is_orphan, own_mark
+
+# Ends of the names, after the mark of the process, of an export that is being written and of one that it replaces.
+_PARTIAL, _OLD = ".partial", ".old"
 
 
 def read_export_config(path: Path) -> dict[str, Any] | None:
@@ -59,13 +63,16 @@ def refuse_place(out: Path) -> None:
 def new_export(out: Path) -> Iterator[Path]:
     """Yields an empty directory beside `out`, which takes its place when the block ends without an error.
 
+    What killed processes have left beside `out` is removed: a former export only when there is a new one.
+
     Raises:
         UsageError: as for `refuse_place`.
         VeldtError: a file could not be written; what was at `out` is still there.
     """
-    partial, old = (out.with_name(f".{out.name}.{os.getpid()}.{kind}") for kind in ("partial", "old"))
+    partial, old = (out.with_name(f".{out.name}.{own_mark()}{kind}") for kind in (_PARTIAL, _OLD))
     with explained("the export", out, "export again"):
-        remove_own_tree(partial, OF_EXPORT)  # of a killed process with the same number
+        _remove_orphans(out, _PARTIAL)
+        remove_own_tree(partial, OF_EXPORT)  # of an interrupted export of this process
         try:
             partial.mkdir()
             yield partial
@@ -85,6 +92,16 @@ def new_export(out: Path) -> Iterator[Path]:
             remove_own_tree(partial, OF_EXPORT)
             raise
         remove_own_tree(old, OF_EXPORT)
+        _remove_orphans(out, _OLD)
+
+
+def _remove_orphans(out: Path, kind: str) -> None:
+    """Removes the directories of a kind that killed exports to `out` have left."""
+    prefix = f".{out.name}."
+    for path in sorted(out.parent.iterdir()):
+        mark = path.name.removeprefix(prefix).removesuffix(kind)
+        if path.name == f"{prefix}{mark}{kind}" and is_orphan(mark) and not path.is_symlink():
+            remove_own_tree(path, OF_EXPORT)
 
 
 def write_export_file(path: Path, data: bytes) -> None:

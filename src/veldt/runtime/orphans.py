@@ -37,17 +37,18 @@ def mark_own() -> None:
     config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
     if config.get("semprefix") != _UNMARKED or _machine() is None:
         return
-    config["semprefix"] = f"{_UNMARKED}-{_own_mark()}"
+    config["semprefix"] = f"{_UNMARKED}-{own_mark()}"
     mark_folder(Path(util.get_temp_dir()))
 
 
 def mark_folder(folder: Path) -> None:
     """Marks a folder of temporary files as this process's, where the system has such marks."""
     if _machine() is not None:
-        (folder / _own_mark()).touch()
+        (folder / own_mark()).touch()
 
 
-def _own_mark() -> str:
+def own_mark() -> str:
+    """Returns the mark of this process, also where the system has none that says whether it has ended."""
     return f"veldt.{_machine()}.{os.getpid()}.{start_of(os.getpid())}"
 
 
@@ -57,7 +58,7 @@ def remove_orphans(folders: Path | None = None, semaphores: Path = _SHARED_MEMOR
         return
     remove_orphaned_folders(folders or Path(tempfile.gettempdir()), _FOLDERS)
     for semaphore in _own(semaphores, _SEMAPHORES):
-        if semaphore.is_file() and _is_orphan(semaphore.name.removeprefix("sem.mp-").rpartition("-")[0]):
+        if semaphore.is_file() and is_orphan(semaphore.name.removeprefix("sem.mp-").rpartition("-")[0]):
             with contextlib.suppress(OSError):
                 semaphore.unlink()
 
@@ -68,7 +69,7 @@ def remove_orphaned_folders(parent: Path, pattern: str) -> None:
         return
     for folder in _own(parent, pattern):
         marks = [path.name for path in folder.glob("veldt.*")] if folder.is_dir() else []
-        if marks and all(_is_orphan(mark) for mark in marks):
+        if marks and all(is_orphan(mark) for mark in marks):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -80,7 +81,8 @@ def _own(directory: Path, pattern: str) -> Iterator[Path]:
                 yield path
 
 
-def _is_orphan(mark: str) -> bool:
+def is_orphan(mark: str) -> bool:
+    """Whether this is the mark of a process of this machine that has ended."""
     known = _MARK.fullmatch(mark)
     return known is not None and known[1] == _machine() and not is_running(int(known[2]), int(known[3]))
 
