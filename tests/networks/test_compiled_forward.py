@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import CompiledForward
 
 
@@ -81,6 +83,25 @@ def test_results_of_cuda_graphs_outlast_the_next_call(monkeypatch: pytest.Monkey
     first, (again,) = forward(torch.ones(2))
     forward(torch.zeros(2))
     assert first.tolist() == again.tolist() == [1.0, 1.0]
+
+
+def test_a_loss_of_each_parameter_group_through_a_compiled_forward_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of DDPG's actor and critic: each has a backward pass, and torch.compile retains no graph."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    network = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, 2))
+    vectors, forward = FlatParameters(network), CompiledForward(network, pytest.fail)
+    members = {"first": range(4), "last": range(4, 6)}
+    for rows in (2, 5):  # from the second size on, sizes are variables of the compiled graph
+        x = torch.randn(rows, 3)
+        found = []
+        for pass_ in (forward, network):
+            losses = {"first": pass_(x).square().mean(), "last": pass_(x + 1.0).mean()}
+            vectors.backward_by_group(losses, members)
+            found.append(vectors.gradient.clone())
+        torch.testing.assert_close(*found)
+        assert found[0].any()
 
 
 @pytest.mark.gpu

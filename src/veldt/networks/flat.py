@@ -8,6 +8,7 @@ the fp32 parameters, so that steps smaller than bf16's resolution still add up.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,14 +72,16 @@ class FlatParameters:
         """
         if len(losses) < len(members) or len(self._trainable) < len(self._parameters):
             self.gradient.zero_()
-        for left, (name, loss) in zip(range(len(losses) - 1, -1, -1), losses.items(), strict=True):
+        operations = [_operations(loss) if len(losses) > 1 else set() for loss in losses.values()]
+        for number, (name, loss) in enumerate(losses.items(), start=1):
             own = [i for i in members[name] if self._parameters[i].requires_grad]
             if not own:
                 continue
             gradients = torch.autograd.grad(
                 loss,
                 [self._parameters[i] for i in own],
-                retain_graph=left > 0,  # losses may share a part of the forward pass
+                # Only if a later loss shares a part of the forward pass: torch.compile cannot retain what it has made.
+                retain_graph=not operations[number - 1].isdisjoint(set().union(*operations[number:])),
                 allow_unused=True,
                 materialize_grads=True,
             )
@@ -153,6 +156,18 @@ class FlatParameters:
         """Splits a vector of the same length (for example an accumulator) into views by parameter name."""
         pieces = zip(self.names, vector.split(self.sizes), self._parameters, strict=True)
         return {name: _view(piece, parameter) for name, piece, parameter in pieces}
+
+
+def _operations(loss: Tensor) -> set[Any]:
+    """Returns the operations that a loss was computed by, as autograd's nodes: not the parameters in which they end."""
+    found: set[Any] = set()
+    waiting: list[Any] = [loss.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node.next_functions and node not in found:
+            found.add(node)
+            waiting += [before for before, _ in node.next_functions]
+    return found
 
 
 def _view(flat: Tensor, like: Tensor) -> Tensor:
