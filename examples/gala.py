@@ -10,6 +10,7 @@ and moves to the mean of its own weights and the newest ones of its neighbour, f
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -37,6 +38,8 @@ from veldt.systems.roles.independent_learner import (
 )
 from veldt.systems.roles.sampler_learner import GroupContext
 
+_WAIT_S = 5.0  # for a neighbour's weights; it may have been lost, too
+
 
 @dataclass(frozen=True, kw_only=True)
 class GalaConfig(RolesConfig):
@@ -62,7 +65,7 @@ def gala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
     )
     edges = {"rate_limiter": counts}
-    edges |= {f"weights {rank}": weights_edge(run_plan, "learner") for rank in range(count)}
+    edges |= {f"weights {rank}": weights_edge(run_plan, "learner", writer=rank) for rank in range(count)}
     learner = Role(
         "learner",
         "acts, learns from its own batches, and averages its weights with its neighbour's",
@@ -109,13 +112,21 @@ class GalaLearner(IndependentSamplerLearner):
         }
         self._mixed = 0
         if control.restart_count:  # after a loss, it continues from the neighbour's weights alone
-            self._mix(1.0)
+            self._take_neighbours()
         self.load_shared_parameters()
 
     def after_phase(self) -> None:
         self._own.publish(self._sampler_learner.learner.version, self._sampler_learner.parameters.arrays())
         self._mix(self._plan.run_plan.config.roles.mixing)
         self._sampler_learner.acts_by_newest()
+
+    def _take_neighbours(self) -> None:
+        """Waits for the neighbour's weights a moment: on a cluster, they come after they are asked for."""
+        end = time.monotonic() + _WAIT_S
+        while not self._mixed and time.monotonic() < end and not self._control.stopping:
+            self._control.heartbeat()
+            self._mix(1.0)
+            self._control.sleep(0.02)
 
     def _mix(self, fraction: float) -> None:
         """Moves the parameters to the neighbour's by `fraction`, if it has published newer ones."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from veldt.api import drawn
-from veldt.exchange.graph import Edge, Graph, Role, edges_by_parameter
+from veldt.exchange.graph import Edge, Graph, Role, WeightsSpec, edges_by_parameter
 from veldt.exchange.rate_limiter import RateLimiterSpec
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
@@ -80,6 +80,18 @@ def test_edges_are_given_by_parameter() -> None:
 def test_a_wrong_wiring_is_refused_before_any_process_starts(wiring: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         graph_of_role(**wiring)
+
+
+def test_weights_within_a_role_need_a_writer() -> None:
+    edges = {
+        "a": Edge("it", "it", "weights", WeightsSpec({})),
+        "b": Edge("it", "it", "weights", WeightsSpec({}), 0),
+    }
+    wiring = {"counts": "b", "parts": (), "weights": "a"}
+    with pytest.raises(
+        ValueError, match=r"edge 'a' carries weights between processes .*: say by `writer` which"
+    ):
+        Graph((Role("it", "", _entry, [None], [wiring], 0, 1.0),), edges)
 
 
 def test_each_process_needs_its_edges() -> None:

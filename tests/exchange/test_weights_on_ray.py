@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 from queued_transport import QueuedTransport
 
+from veldt.exchange.graph import Edge, Graph, Role, WeightsSpec
+from veldt.exchange.on_ray.edge_endpoints import EdgeFor
 from veldt.exchange.on_ray.weights import RayWeightsPublisher, RayWeightsReader
 from veldt.runtime.on_ray.transport import Message
 from veldt.runtime.shared import Layout, SharedArrays
@@ -45,6 +48,37 @@ def test_weights_come_whole_newest_and_without_waiting() -> None:
     source = RayWeightsPublisher(transport.starts("learner"), "weights", layouts, ["actor"])
     source.publish(20, {name: np.full_like(array, 20) for name, array in into.items()})
     assert pulled(39) == 20 and (into["params"] == 20).all()
+
+
+def test_processes_of_one_role_read_what_one_of_them_writes() -> None:
+    """In a ring: each publishes on an edge that its neighbour, and of the first one the evaluator, reads."""
+    layouts = {"params": Layout((10,), "float32")}
+    edges = {
+        f"weights {rank}": Edge("learner", "learner", "weights", WeightsSpec(layouts), writer=rank)
+        for rank in range(3)
+    }
+    wiring = [{"own": f"weights {rank}", "neighbour": f"weights {(rank - 1) % 3}"} for rank in range(3)]
+    learner = Role("learner", "", lambda control, plan, own, neighbour: None, [None] * 3, wiring, 0, 1.0)
+    evaluator = Role(
+        "evaluator", "", lambda control, plan, weights: None, [None], [{"weights": "weights 0"}], 0, 1.0
+    )
+    graph, transport = Graph((learner, evaluator), edges), QueuedTransport()
+    ends: dict[tuple[str, str], Any] = {}
+    for role in graph.roles:
+        for index in range(len(role.plans)):
+            host = transport.starts(role.named(index))
+            for name in role.edge_names(index):
+                ends[role.named(index), name] = EdgeFor.of(graph, role, index, name).open(host)
+    into = {"params": np.zeros(10, np.float32)}
+    for rank in range(3):
+        ends[f"learner {rank}", f"weights {rank}"].publish(rank, {"params": np.full(10, rank, np.float32)})
+    for reader, rank in (("learner 1", 0), ("learner 2", 1), ("learner 0", 2), ("evaluator", 0)):
+        end = time.monotonic() + 20
+        while ends[reader, f"weights {rank}"].pull_if_newer(-1, into) != rank:
+            transport.carry()
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        assert (into["params"] == rank).all()
 
 
 def test_a_new_incarnation_continues_from_the_newest_that_a_reader_has() -> None:

@@ -99,12 +99,20 @@ def _nbytes(layouts: Mapping[str, Layout]) -> int:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge between two roles (by name); `carries` describes its contents for the drawing."""
+    """An edge between two roles (by name); `carries` describes its contents for the drawing.
+
+    `writer` is the index of the process of `source` that writes, where others of the same role read; None: all write.
+    """
 
     source: str
     target: str
     carries: str
     spec: Spec
+    writer: int | None = None
+
+    def is_written_by(self, role: str, index: int) -> bool:
+        """Whether the process of this index of a role is on the edge's source side."""
+        return role == self.source and self.writer in (None, index)
 
 
 def role_name(name: str, index: int, count: int) -> str:
@@ -196,7 +204,13 @@ class Graph:
         return dataclasses.replace(self, roles=roles)
 
     def __post_init__(self) -> None:
-        """Raises ValueError for an edge or a parameter that does not exist, before any process is started."""
+        """Raises ValueError for what cannot be connected, before any process is started."""
+        for name, edge in self.edges.items():
+            if isinstance(edge.spec, WeightsSpec) and edge.source == edge.target and edge.writer is None:
+                raise ValueError(
+                    f"edge '{name}' carries weights between processes of the role '{edge.source}': say by `writer` "
+                    "which of them publishes, by its index"
+                )
         for role in self.roles:
             if len(role.edges) != len(role.plans):
                 raise ValueError(

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 import psutil
 
-from veldt.exchange.graph import Edge, PersistentStateSpec, ReplaySpec, SlotsSpec, WeightsSpec, edge_bytes
+from veldt.exchange.graph import (
+    Edge,
+    Graph,
+    PersistentStateSpec,
+    ReplaySpec,
+    Role,
+    SlotsSpec,
+    WeightsSpec,
+    edge_bytes,
+)
 from veldt.exchange.on_ray.rate_limiter import RateLimiterClient
 from veldt.exchange.on_ray.replay import RayReplayClient, RayReplayServer
 from veldt.exchange.on_ray.slots import RaySlotConsumer, RaySlotProducer
@@ -32,6 +41,22 @@ class EdgeFor:
     is_target: bool  # of the rate limiter, a role may be both source and target
     index: int
     others: tuple[str, ...]
+
+    @classmethod
+    def of(cls, graph: Graph, role: Role, index: int, name: str) -> EdgeFor:
+        """Returns the edge of this name for the process of this index of a role."""
+        edge = graph.edges[name]
+        is_source = edge.is_written_by(role.name, index)
+        others = [
+            other.named(position)
+            for other in graph.roles
+            for position in range(len(other.plans))
+            if name in other.edge_names(position) and is_source != edge.is_written_by(other.name, position)
+        ]
+        is_rate_limiter = isinstance(edge.spec, RateLimiterSpec)
+        position = index if not is_rate_limiter or role.name in (edge.source, edge.target) else -1
+        is_target = role.name == edge.target
+        return cls(name, edge, is_source, is_target, position, () if is_rate_limiter else tuple(others))
 
     def open(self, transport: Transport) -> Any:
         """Opens the role's end, which its entry point gets as an argument."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from veldt.errors import UsageError
-from veldt.exchange.graph import Graph, Role, edges_by_parameter
+from veldt.exchange.graph import Graph, edges_by_parameter
 from veldt.exchange.on_ray.edge_endpoints import EdgeFor, store_bytes
 from veldt.exchange.on_ray.rate_limiter import RateLimiterServer
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
@@ -40,7 +40,7 @@ def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[st
     plans = []
     for role in graph.roles:
         for index, (plan, wiring) in enumerate(zip(role.plans, role.edges, strict=True)):
-            endpoints = {name: _edge_for(graph, role, index, name) for name in role.edge_names(index)}
+            endpoints = {name: EdgeFor.of(graph, role, index, name) for name in role.edge_names(index)}
             plans.append(
                 HostedPlan(
                     arguments=(plan,),
@@ -57,22 +57,6 @@ def start_on_ray(cluster: Cluster, graph: Graph) -> tuple[RaySupervisor, dict[st
                 )
             )
     return RaySupervisor(plans, cluster.hosts()), shared
-
-
-def _edge_for(graph: Graph, role: Role, index: int, name: str) -> EdgeFor:
-    edge = graph.edges[name]
-    is_source = role.name == edge.source
-    others = [
-        other.named(position)
-        for other in graph.roles
-        for position in range(len(other.plans))
-        if name in other.edge_names(position) and is_source != (other.name == edge.source)
-    ]
-    is_rate_limiter = isinstance(edge.spec, RateLimiterSpec)
-    position = index if not is_rate_limiter or role.name in (edge.source, edge.target) else -1
-    return EdgeFor(
-        name, edge, is_source, role.name == edge.target, position, () if is_rate_limiter else tuple(others)
-    )
 
 
 def _check_room(cluster: Cluster, graph: Graph) -> None:

@@ -26,10 +26,12 @@ _RENDEZVOUS_S = 300.0  # learners wait for each other at the start
 _ACTOR_NICENESS = 10
 
 
-def weights_edge(run_plan: RunPlan, target: str = "actor", source: str = "learner") -> Edge:
-    """Returns the edge of weights from the learner to all that act; graphs draw it to `target`."""
+def weights_edge(
+    run_plan: RunPlan, target: str = "actor", source: str = "learner", writer: int | None = None
+) -> Edge:
+    """Returns the edge of weights from the learner to all that act; graphs draw it to `target`. `writer` as in Edge."""
     layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in run_plan.weights().items()}
-    return Edge(source, target, "weights, two copies that none waits for", WeightsSpec(layouts))
+    return Edge(source, target, "weights, two copies that none waits for", WeightsSpec(layouts), writer)
 
 
 def rendezvous_file(run: Path | None) -> Path:
