@@ -29,7 +29,8 @@ SYSTEM = (
     Metric(
         "system/memory_bytes",
         "bytes",
-        "Memory that these processes have; what they share counts once, as in the process that has the most of it.",
+        "Memory that these processes have; what they share counts once: blocks and libraries in the process that has "
+        "the most of them, and what a forked process has from its parent in the parent.",
     ),
     Metric(
         "system/prediction_queue_length",

@@ -1,0 +1,38 @@
+"""The memory of a run's processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_MIB = 2**20
+# Three children have the 64 MiB that their parent had when they were forked; the last has as much of its own.
+CHILDREN = """
+import os, signal
+from veldt.tracking.resource_usage import ResourceUsage
+usage, block = ResourceUsage(), bytearray(b"x") * (64 << 20)
+print(usage.metrics()["system/memory_bytes"])
+read, write = os.pipe()
+children = []
+for number in range(3):
+    children.append(os.fork())
+    if not children[-1]:
+        own = bytearray(b"x") * (64 << 20) if number == 2 else None
+        os.write(write, b"x")
+        signal.pause()
+    os.read(read, 1)
+print(usage.metrics()["system/memory_bytes"])
+for child in children:
+    os.kill(child, signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says which pages are shared")
+def test_memory_that_forked_processes_share_counts_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CHILDREN], capture_output=True, text=True, check=True, timeout=60
+    )
+    before, after = map(float, done.stdout.split())
+    assert before > 64 * _MIB and 56 * _MIB < after - before < 96 * _MIB
