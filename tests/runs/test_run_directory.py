@@ -82,6 +82,9 @@ def test_a_summary_is_absent_until_it_is_written(tmp_path: Path) -> None:
     run.path.joinpath("summary.json").write_text("{")
     with pytest.raises(UsageError, match=r"summary\.json cannot be read"):
         run.read_summary()
+    os.truncate(run.path / "summary.json", 1 << 40)
+    with pytest.raises(UsageError, match=r"summary\.json cannot be read: it is larger than 67\.1 MB$"):
+        run.read_summary()
 
 
 def test_a_path_that_is_no_run_suggests_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,7 +203,8 @@ class RunDirectory:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise UsageError(f"{self.path / name} cannot be read: {error}") from error
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"{self.path / name} cannot be read: {why}") from error
         if not isinstance(value, dict):
             raise UsageError(f"{self.path / name} is not a JSON object: it was not written by veldt")
         return value
