@@ -1,4 +1,4 @@
-"""Damages the files of finished runs, one at a time, and opens the runs by every call that reads them.
+"""Damages the files of finished runs and of an export, one at a time, and opens them by every call that reads them.
 
     python benchmarks/fuzz.py                               # 300 damages of every kind of file
     python benchmarks/fuzz.py --mutations 20 dqn/manifest   # some of them
@@ -65,6 +65,8 @@ RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
         | {"checkpoint_every": 30, "keep_checkpoints": 1},
     ),
 }
+RUNS["export"] = RUNS["ppo"]  # what is damaged is then an export of it
+_EXPORT = ("load export", "evaluate export", "need a run", "replace export")
 _READ, _PLAY = ("load", "resume"), ("load", "evaluate", "resume")
 # Kinds of files: the run, the file's pattern (the newest of several), and the calls that read it.
 KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -95,6 +97,8 @@ KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "atari/starts": ("atari", "starts.safetensors", ("starts",)),
     "atari/envs": ("atari", "checkpoints/*/envs-0.safetensors", _READ),
     "atari/episode state": ("atari", "checkpoints/*/episodes-0.safetensors", _READ),
+    "export/config": ("export", "config.json", _EXPORT),
+    "export/weights": ("export", "model.safetensors", _EXPORT),
 }
 
 
@@ -176,6 +180,13 @@ class Fuzz:
         for name in sorted(names):
             recipe, env, settings = RUNS[name]
             whole = self._scratch / name / "whole"
+            if name == "export":
+                trained = veldt.train(
+                    recipe, env=env, run_dir=whole.with_name("trained"), **(_SMALL | settings)
+                )
+                veldt.export(trained.path, out=whole, video=False, episodes=1)
+                self._learn(name, {"call": "export reference", "run": str(whole)})
+                continue
             veldt.train(recipe, env=env, run_dir=whole, **(_SMALL | settings))
             veldt.resume(whole, steps=settings["steps"] + 300, quiet=True)  # so that there are events
             if name == "atari":
@@ -186,10 +197,13 @@ class Fuzz:
                 "scratch": str(self._scratch),
                 "is_atari": name == "atari",
             }
-            known = self._caller.ask(case)
-            if isinstance(known, list):
-                sys.exit(f"the run {name} cannot be used even without damage: {known[1]}")
-            self._known[name] = known
+            self._learn(name, case)
+
+    def _learn(self, name: str, case: dict[str, Any]) -> None:
+        known = self._caller.ask(case)
+        if isinstance(known, list):
+            sys.exit(f"the run {name} cannot be used even without damage: {known[1]}")
+        self._known[name] = known
 
     def damaged(self, kind: str, number: int) -> tuple[str, list[tuple[str, str, str]]]:
         """Damages a file of a copy of its run; returns how, and each call's answer: (call, answer, note)."""
@@ -212,7 +226,7 @@ class Fuzz:
             calls = tuple(call for call in calls if call not in ("report", "resume"))
         known = self._known[name]
         if is_forged:  # nobody knows what was stored
-            known = {"resumed_to": known["resumed_to"]}
+            known = {key: known[key] for key in ("resumed_to", "exported") if key in known}
         for call in calls:
             case = {
                 "call": call,
@@ -235,7 +249,7 @@ class Fuzz:
     def _state(self, room: Path, run: Path) -> str:
         """Returns a digest of everything outside the run: names, kinds, sizes, times and content."""
         digest = hashlib.sha256()
-        for folder in (room, self._scratch / "work", room.parent / "whole"):
+        for folder in (room, self._scratch / "work", room.parent / "whole", room.parent / "trained"):
             for path in sorted(folder.rglob("*")):
                 if path == run or run in path.parents:
                     continue

@@ -172,6 +172,55 @@ def resume(run: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
     return "loaded" if step == known["newest"] else "older", ""
 
 
+def load_export(export: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
+    _load_export(export, known)
+    return "loaded", ""
+
+
+def evaluate_export(export: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
+    agent = _load_export(export, known)
+    scores = list(veldt.evaluate(agent, episodes=1).scores)
+    if "scores" in known and is_own_config and scores != known["scores"]:
+        raise Unlike(f"the score is {scores}, not {known['scores']}")
+    return "loaded", ""
+
+
+def _load_export(export: Path, known: dict[str, Any]) -> Agent:
+    agent = veldt.load(export)
+    if "weights" in known and weights_of(agent) != known["weights"]:
+        raise Unlike("the weights are not those that were exported")
+    return agent
+
+
+def need_run(export: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
+    """Every call that needs the run itself refuses an export."""
+    calls: tuple[Callable[[], Any], ...] = (
+        lambda: watch.record(export, None, 0, False, False, None),
+        lambda: veldt.resume(export, steps=1_000, log="none", quiet=True),
+        lambda: veldt.reproduce(export, quiet=True),
+        lambda: veldt.export(export, video=False, episodes=1),
+        lambda: write_report([RunDirectory.open(export).path], export / "report.html"),
+    )
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except VeldtError as error:
+            _check_sentence(error)
+            why = str(error)
+        else:
+            raise Unlike(f"the call {number} took an export for a run")
+    return "refused", why
+
+
+def replace_export(export: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
+    """Exports the run again, to the same place."""
+    (export / "canary_module.py").unlink(missing_ok=True)  # with a file of somebody's, no export is replaced
+    veldt.export(export.parent.parent / "trained", out=export, video=False, episodes=1)
+    if weights_of(veldt.load(export)) != known["exported"]:
+        raise Unlike("the new export has other weights than the run")
+    return "loaded", ""
+
+
 CALLS: dict[str, Callable[[Path, dict[str, Any], bool], Answer]] = {
     "load": load,
     "evaluate": evaluate,
@@ -181,6 +230,10 @@ CALLS: dict[str, Callable[[Path, dict[str, Any], bool], Answer]] = {
     "watch": replays,
     "reproduce": reproduce,
     "resume": resume,
+    "load export": load_export,
+    "evaluate export": evaluate_export,
+    "need a run": need_run,
+    "replace export": replace_export,
 }
 
 
@@ -237,6 +290,13 @@ def reference(whole: Path, scratch: Path, is_atari: bool) -> dict[str, Any]:
     return known
 
 
+def export_reference(whole: Path) -> dict[str, Any]:
+    """Returns what the calls give for the export that was not damaged."""
+    agent = veldt.load(whole)
+    weights, scores = weights_of(agent), list(veldt.evaluate(agent, episodes=1).scores)
+    return {"weights": weights, "exported": weights, "scores": scores}
+
+
 def main() -> None:
     rendered_env.make_step_env = lambda source, atari, render: make_step_env(source, atari)  # type: ignore[assignment]
     deadline, memory = float(sys.argv[1]), float(sys.argv[2])
@@ -250,6 +310,8 @@ def main() -> None:
         run = Path(case["run"])
         if case["call"] == "reference":
             found: Any = reference(run, Path(case["scratch"]), case["is_atari"])
+        elif case["call"] == "export reference":
+            found = export_reference(run)
         else:
             found = answer(case["call"], run, case["known"], case["is_own_config"], deadline)
         answers.write(json.dumps(found) + "\n")

@@ -267,6 +267,8 @@ def _forge(run: Path, path: Path) -> bool:
         if path.suffix != ".safetensors":
             return False
         digest, size = hashlib.sha256(path.read_bytes()).hexdigest(), os.path.getsize(path)
+        if path.name == "model.safetensors":
+            return _forge_export(path.with_name("config.json"), digest, size)
         if (manifest := path.with_name("manifest.json")).is_file():
             values = json.loads(manifest.read_bytes())
             values["files"][path.name] = {"sha256": digest, "size": size}
@@ -276,6 +278,12 @@ def _forge(run: Path, path: Path) -> bool:
         return True
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
+
+
+def _forge_export(config: Path, digest: str, size: int) -> bool:
+    values = json.loads(config.read_bytes())
+    config.write_text(json.dumps(values | {"weights": {"sha256": digest, "size": size}}))
+    return True
 
 
 def _forge_segment(manifest: Path, path: Path, digest: str, size: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 KINDS = (
     "ppo/config", "ppo/summary", "ppo/metrics", "ppo/episodes", "ppo/actions", "ppo/manifest", "ppo/weights",
-    "ppo/envs", "dqn/manifest", "dqn/segment",
+    "ppo/envs", "dqn/manifest", "dqn/segment", "export/config", "export/weights",
 )  # fmt: skip
 
 
