@@ -165,7 +165,7 @@ def test_sampling_draws_samplers_and_resets_beside_each_other(monkeypatch: pytes
     assert "'resets wait' is 0.90 times as fast as 'resets mid-batch'" in exhibit.says
     assert "0.900 of the harmonic limit" in exhibit.says
     titles = [axes.get_title() for axes in exhibit.drawings[0].figure.axes]
-    assert "2 samplers with a process each" in titles and "training by A2C in 2 processes" in titles
+    assert "2 samplers, with a core each" in titles and "training by A2C in 2 processes" in titles
 
 
 def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyPatch) -> None:

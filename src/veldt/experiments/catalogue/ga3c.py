@@ -109,6 +109,7 @@ GA3C_NETWORK = Experiment(
     ],
     seeds=(1, 1),
     repeats=False,
+    hours=0.24,
 )
 
 
@@ -177,4 +178,5 @@ GA3C_TUNER = Experiment(
         f"{', '.join(_env(request))}; the tuner measures in shorter intervals at a small scale."
     ],
     seeds=(2, 2),
+    hours=0.11,
 )

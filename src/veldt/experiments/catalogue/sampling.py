@@ -24,7 +24,7 @@ _LIMIT = "harmonic limit"
 _FREE, _BARRIER = "free", "a barrier every 5 steps"
 _AT_ONCE, _WAIT = "mid-batch", "wait"
 _RESETS = "training by A2C in {} processes"
-_SAMPLERS = "{} samplers with a process each"
+_SAMPLERS = "{} samplers, with a core each"
 Lines = dict[str, dict[str, dict[float, float]]]  # steps per second by chart, line and simulators per process
 
 
@@ -42,18 +42,19 @@ def _jobs(request: Request) -> list[Measurement]:
 def _arrangements(most: int) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     """Yields arrangements: its name ("chart: line" if it is one line of a chart), env processes, flags of `bench`."""
     for processes in sorted({1, most}):
-        yield f"{processes} processes, alternating", processes, ("--alternate", "on")
-        yield f"{processes} processes, one group", processes, ("--alternate", "off")
+        for name, alternate in (("alternating", "on"), ("one group", "off")):
+            flags = ("--processes", str(processes), "--alternate", alternate)
+            yield f"{processes} processes, {name}", processes, flags
     for resets in (_AT_ONCE, _WAIT):
-        yield f"{_RESETS.format(most)}: resets {resets}", most, ("--resets", resets)
+        yield f"{_RESETS.format(most)}: resets {resets}", most, ("--processes", str(most), "--resets", resets)
     if most > 1:
-        for line, flags in ((_FREE, ()), (_BARRIER, ("--barrier",))):
-            yield f"{_SAMPLERS.format(most)}: {line}", 1, ("--samplers", str(most), *flags)
+        for line, more in ((_FREE, ()), (_BARRIER, ("--barrier",))):
+            yield f"{_SAMPLERS.format(most)}: {line}", 1, ("--processes", "0", "--samplers", str(most), *more)
 
 
 def _job(env: str, group: str, count: int, processes: int, flags: tuple[str, ...]) -> Measurement:
     what = "training" if "--resets" in flags else "sampling"  # waiting envs are reset while the learner works
-    words = ("bench", what, "--recipe", "a2c", "--env", env, "--processes", str(processes), *flags)
+    words = ("bench", what, "--recipe", "a2c", "--env", env, *flags)
     sizes = ("--num-envs", str(count * processes), "--seconds", f"{_SECONDS}", "--json")
     return Measurement(group=group, words=(*words, *sizes), seconds=4 * _SECONDS + 5.0, x=count, panel=env)
 
@@ -127,4 +128,5 @@ SAMPLING = Experiment(
     seeds=(1, 1),
     repeats=False,
     needs=ATARI,
+    hours=0.12,
 )

@@ -128,4 +128,5 @@ THROUGHPUT = Experiment(
     seeds=(1, 1),
     repeats=False,
     needs=ATARI,
+    hours=0.26,
 )
