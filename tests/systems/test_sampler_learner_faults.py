@@ -154,6 +154,8 @@ def test_a_request_to_stop_continues_a_stopped_learner(in_tmp: Path) -> None:
 @pytest.mark.timeout(240)
 def test_a_request_to_stop_during_a_joint_restart_is_not_lost(in_tmp: Path) -> None:
     with two_learners(in_tmp) as process:
+        # A stopped learner does not end by itself when its peer is lost: it is gone when the run has noticed the loss.
+        roles(process.pid)["learner 0"].suspend()
         roles(process.pid)["learner 1"].kill()
         wait_until(lambda: not roles(process.pid), START_S, "the learners gone")
         process.send_signal(signal.SIGTERM)

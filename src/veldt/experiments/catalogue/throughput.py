@@ -82,7 +82,8 @@ def _hours(hours: Mapping[str, Mapping[int, float]]) -> Drawing:
         axes.plot(list(papers), list(papers.values()), f"C{index}.--", alpha=0.6)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.legend(frameon=False, fontsize=7)
+    if hours:
+        axes.legend(frameon=False, fontsize=7)
     return Drawing("Hours for 50 M steps", "Lines: here, on cores. Dashed: the paper, on GPUs.", figure)
 
 
