@@ -124,16 +124,24 @@ def test_a_signal_between_two_runs_is_not_lost(checkpoint: Checkpoint) -> None:
     assert seen == [False, True]
 
 
-def test_the_newest_checkpoint_is_named_where_a_signal_came_before_the_loss(checkpoint: Checkpoint) -> None:
-    run = Failing(1, details="")
+@pytest.mark.parametrize("details", ["", "Traceback ..."], ids=["killed", "failed"])
+def test_a_signal_that_came_before_the_loss(details: str, checkpoint: Checkpoint) -> None:
+    """Whether it came before or after the loss was noticed, a kill leads to the same end; an error is shown."""
+    run = Failing(1, details=details)
 
     def fails(stop: threading.Event) -> Any:
+        if stop.is_set():
+            return "interrupted"
         signal.raise_signal(signal.SIGTERM)
-        raise RoleError("the learner 1 is lost", is_final=False)
+        raise RoleError("the learner 1 is lost", details=details, is_final=False)
 
     run.run = fails  # type: ignore[method-assign]
+    limit = RestartLimit(5, False)
+    if not details:
+        assert restart_policy.run_restarting(run.begin, checkpoint, Path("run"), limit) == "interrupted"  # type: ignore[comparison-overlap]
+        return
     with pytest.raises(RoleError) as caught:
-        restart_policy.run_restarting(run.begin, checkpoint, Path("run"), RestartLimit(5, False))
+        restart_policy.run_restarting(run.begin, checkpoint, Path("run"), limit)
     assert run.begun == 1 and "newest checkpoint is of step 100" in caught.value.__notes__[0]
 
 

@@ -38,7 +38,8 @@ def run_restarting(
     """Runs what `begin` makes to its end, and restarts it up to the limit when a learner is lost.
 
     Raises:
-        RoleError: a learner cannot be restarted, or was lost too often; a note says which limit has ended the run.
+        RoleError: a learner cannot be restarted, was lost too often, or has failed after a request to stop; a note says
+            which limit has ended the run. One that was killed after the request is no error: the next run ends at once.
     """
     history: RestartHistory | None = None
     times = failures = 0
@@ -52,11 +53,12 @@ def run_restarting(
                 newest, before = newest_checkpoint(directory), checkpoint.step if checkpoint else None
                 if stop.is_set() and newest is None:
                     raise KeyboardInterrupt from error
-                if stop.is_set() and newest is not None:
+                if stop.is_set() and newest is not None and error.details:
                     error.add_note(
                         f"The run was asked to stop; its newest checkpoint is of step {newest.step:,}"
                     )
-                if stop.is_set() or error.is_final:
+                    raise
+                if error.is_final:
                     raise
                 if newest is not None and newest.step != before:
                     failures = 0
