@@ -103,7 +103,7 @@ def test_the_report_has_the_plan_reasons_and_flags(capsys: pytest.CaptureFixture
         ("doctor --plan pppo", "'pppo' (did you mean 'ppo'?)"),
         (
             "doctor --num-envs 8",
-            "no flag --num-envs without --plan RECIPE, with which doctor takes the settings of veldt train",
+            "no flag --num-envs: only with --plan RECIPE does doctor take the settings of `veldt train RECIPE`",
         ),
         ("doctor --plan ppo --env CartPole-v1 --num-env 8", "no flag --num-env (did you mean '--num-envs'?)"),
         ("doctor --plan ppo --env CartPol-v1", "CartPole-v1"),

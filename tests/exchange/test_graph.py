@@ -92,6 +92,11 @@ def test_weights_within_a_role_need_a_writer() -> None:
         ValueError, match=r"edge 'a' carries weights between processes .*: say by `writer` which"
     ):
         Graph((Role("it", "", _entry, [None], [wiring], 0, 1.0),), edges)
+    edges["a"] = Edge("it", "it", "weights", WeightsSpec({}), 1)
+    with pytest.raises(
+        ValueError, match=r"edge 'a' has the writer 1, and no process of the role 'it' has that index"
+    ):
+        Graph((Role("it", "", _entry, [None], [wiring], 0, 1.0),), edges)
 
 
 def test_each_process_needs_its_edges() -> None:

@@ -145,17 +145,20 @@ def test_the_speed_of_a_finished_run_is_without_its_start() -> None:
     assert run.speed == 1_000.0, "that of the whole run"
 
 
-def test_sampling_draws_samplers_and_resets_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("games", [("CartPole-v1",), GAMES], ids=["a game", "two games"])
+def test_sampling_draws_samplers_and_resets_beside_each_other(
+    games: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One group of a chart has all lines of the bench; samplers and resets are lines of one chart."""
     monkeypatch.setattr(sampling, "allowed_cores", lambda: [0, 1])
-    request, measured = Request("small", 1, ("CartPole-v1",)), []
+    request, measured = Request("small", 1, games), []
     for job in EXPERIMENTS["sampling"].jobs(request):
         assert isinstance(job, Measurement)
         words = " ".join(job.words)
         rows = ["simulate, network-ready, no inference", "inference alone", "sampling"]
         speeds = dict(zip(rows, [300.0, 600.0, 180.0], strict=True))
         if "--samplers" in words:
-            speeds = {"2 samplers": 120.0 if "--barrier" in words else 160.0}
+            speeds = {"samplers together": 120.0 if "--barrier" in words else 160.0}
         if "--resets" in words:
             assert job.words[1] == "training"
             speeds |= {"training": 90.0 if "--resets wait" in words else 100.0}
@@ -165,12 +168,15 @@ def test_sampling_draws_samplers_and_resets_beside_each_other(monkeypatch: pytes
     assert "'resets wait' is 0.90 times as fast as 'resets mid-batch'" in exhibit.says
     assert "0.900 of the harmonic limit" in exhibit.says
     titles = [axes.get_title() for axes in exhibit.drawings[0].figure.axes]
-    assert "2 samplers, with a core each" in titles and "training by A2C in 2 processes" in titles
+    assert len(exhibit.tables[0].rows) == 20 * 4 * len(games), "4 lines of 4 arrangements, and 2 of 2"
+    begin = [f"{game}, " for game in games] if len(games) > 1 else [""]
+    for chart in ("2 samplers, with a core each", "training by A2C in 2 processes", "1 processes, one group"):
+        assert {f"{game}{chart}" for game in begin} <= set(titles)
 
 
 def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput, "allowed_cores", lambda: [0, 1])
-    request, runs = Request("small", 1), []
+    request, runs = Request("small", 1, ("Pong", "Breakout")), []
     for job in EXPERIMENTS["throughput"].jobs(request):
         assert isinstance(job, Training)
         run = FinishedRun(job, Path())
@@ -178,6 +184,10 @@ def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyP
         vars(run).update(summary={"steps": 1_000, "seconds": slower / (1.0 if job.x == 1 else 1.5)}, rows=[])
         runs.append(run)
     exhibit = EXPERIMENTS["throughput"].draw(Results(request, runs, [], []))
-    assert "A2C needs 13.9 hours for 50 M steps, and Q-learning 1.0 to 10.0 times as long" in exhibit.says
+    assert (
+        exhibit.says.count("A2C needs 13.9 hours for 50 M steps, and Q-learning 1.0 to 10.0 times as long")
+        == 2
+    )
+    assert len(exhibit.drawings[0].figure.axes) == 2 and len(exhibit.tables[0].rows) == 24
     assert "(in the paper 2.2 to 3.7, on a GPU)" in exhibit.says
     assert "Two learners are 1.5 to 1.5 times as fast as one (in the paper 1.6 to 1.8)" in exhibit.says

@@ -138,6 +138,9 @@ def test_what_a_killed_export_has_left_is_removed_by_the_next(run: Path, tmp_pat
     for name in (old, *kept):
         (place / name).mkdir()
         (place / name / "model.safetensors").write_bytes(b"half")
+    file = f".out.veldt.{machine}.{os.getpid()}.1.partial"  # no process began then
+    (place / file).write_text("not a directory")
+    kept.append(file)
     with pytest.raises(RuntimeError), new_export(place / "out"):
         raise RuntimeError("it broke")
     assert sorted(os.listdir(place)) == sorted([old, *kept]), (

@@ -107,7 +107,7 @@ class WorkerHandle:
         return not self.reported
 
     def send(self, message: bytes) -> None:
-        """Makes a call; `reply` returns its answer, or says that the process has died, also if it had before."""
+        """Makes a call; `reply` returns its answer, and raises EnvError if the process has died, even before."""
         with contextlib.suppress(OSError):
             self._child.pipe.send_bytes(message)
         self.post(CALL)

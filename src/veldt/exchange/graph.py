@@ -211,6 +211,12 @@ class Graph:
                     f"edge '{name}' carries weights between processes of the role '{edge.source}': say by `writer` "
                     "which of them publishes, by its index"
                 )
+            counts = [len(role.plans) for role in self.roles if role.name == edge.source]
+            if edge.writer is not None and not any(0 <= edge.writer < count for count in counts):
+                raise ValueError(
+                    f"edge '{name}' has the writer {edge.writer}, and no process of the role '{edge.source}' has that "
+                    "index"
+                )
         for role in self.roles:
             if len(role.edges) != len(role.plans):
                 raise ValueError(

@@ -80,7 +80,7 @@ class FlatParameters:
             gradients = torch.autograd.grad(
                 loss,
                 [self._parameters[i] for i in own],
-                # Only if a later loss shares a part of the forward pass: torch.compile cannot retain what it has made.
+                # Only if a later loss shares operations with this one: a compiled backward pass refuses retain_graph.
                 retain_graph=not operations[number - 1].isdisjoint(set().union(*operations[number:])),
                 allow_unused=True,
                 materialize_grads=True,

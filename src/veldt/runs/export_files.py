@@ -98,10 +98,17 @@ def new_export(out: Path) -> Iterator[Path]:
 def _remove_orphans(out: Path, kind: str) -> None:
     """Removes the directories of a kind that killed exports to `out` have left."""
     prefix = f".{out.name}."
-    for path in sorted(out.parent.iterdir()):
-        mark = path.name.removeprefix(prefix).removesuffix(kind)
-        if path.name == f"{prefix}{mark}{kind}" and is_orphan(mark) and not path.is_symlink():
-            remove_own_tree(path, OF_EXPORT)
+    with contextlib.suppress(OSError):  # the export does not depend on it
+        for path in sorted(out.parent.iterdir()):
+            mark = path.name.removeprefix(prefix).removesuffix(kind)
+            if path.name == f"{prefix}{mark}{kind}" and is_orphan(mark) and _is_own_directory(path):
+                remove_own_tree(path, OF_EXPORT)
+
+
+def _is_own_directory(path: Path) -> bool:
+    """Whether this is a directory of this user, and no link."""
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def write_export_file(path: Path, data: bytes) -> None:

@@ -48,7 +48,7 @@ def mark_folder(folder: Path) -> None:
 
 
 def own_mark() -> str:
-    """Returns the mark of this process, also where the system has none that says whether it has ended."""
+    """Returns the mark of this process. Where the system does not say which machine this is, it is no orphan's mark."""
     return f"veldt.{_machine()}.{os.getpid()}.{start_of(os.getpid())}"
 
 

@@ -29,8 +29,8 @@ SYSTEM = (
     Metric(
         "system/memory_bytes",
         "bytes",
-        "Memory that these processes have; what they share counts once: blocks and libraries in the process that has "
-        "the most of them, and what a forked process has from its parent in the parent.",
+        "Memory of these processes. Libraries and shared blocks count once, by the process that has the most of them; "
+        "pages that a forked process still shares with its parent count only in the parent.",
     ),
     Metric(
         "system/prediction_queue_length",

@@ -71,18 +71,19 @@ def report(
     if num_envs:
         settings["num_envs"] = num_envs
     request = RunRequest(with_settings(config, settings), resolve(env))
-    decisions: tuple[str, ...] = ()
     if samplers > 1:
-        speed = samplers_speed(request, samplers, seconds, is_synchronised=barrier)
-        how = "waiting for each other" if barrier else "free of each other"
-        rows = [Row(f"{samplers} samplers, {how}", speed)]
+        speed, plan_of_each = samplers_speed(request, samplers, seconds, is_synchronised=barrier)
+        how = "waiting for each other after each rollout" if barrier else "free of each other"
+        decisions = [f"{samplers} samplers, {how}, each:", *plan_of_each]
+        rows = [Row("samplers together", speed)]
     else:
         run_plan = make_run_plan(request)
-        decisions = run_plan.decisions
+        decisions = list(run_plan.decisions)
         rows = sampling(run_plan, seconds) if what == "sampling" else training(run_plan, seconds)
     if json:
         metrics = {row.what: {"sps": row.sps, "of_limit": row.of_limit, "limit": row.limit} for row in rows}
         plan = {"decisions": decisions, "cores": len(allowed_cores()), "env": env, "recipe": recipe}
+        plan |= {"samplers": samplers, "barrier": barrier}
         print(json_format.dumps({"bench": what, **plan, "metrics": metrics}))
         return
     console = output_console()

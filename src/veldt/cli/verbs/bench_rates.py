@@ -20,7 +20,7 @@ from veldt.sampling.sampler import Sampler
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.tracking.stage_clock import StageClock
 
-ROWS = 32  # steps of each env in a rollout, where it is not said
+ROWS = 32  # steps of each env in a rollout, unless the caller gives a number
 
 
 def _rate(work: Callable[[], int], seconds: float) -> float:
@@ -130,7 +130,11 @@ def infer_only(run_plan: RunPlan, seconds: float) -> float:
 
 
 def sampling_speed(
-    run_plan: RunPlan, seconds: float, rows: int = ROWS, after_rollout: Callable[[], None] = lambda: None
+    run_plan: RunPlan,
+    seconds: float,
+    rows: int = ROWS,
+    after_rollout: Callable[[], None] = lambda: None,
+    heartbeat: Callable[[], None] = lambda: None,
 ) -> float:
     """Returns the steps per second of sampling as training does it, in rollouts of `rows` steps of each env."""
     disable_malloc_trim()
@@ -149,6 +153,7 @@ def sampling_speed(
             recurrent_size=recurrent_size_of(network),
             threads=run_plan.inference_threads,
             cores=run_plan.inference_cores,
+            heartbeat=heartbeat,
         )
 
         def work() -> int:

@@ -6,9 +6,9 @@ update (Stooke & Abbeel, table 3).
 
 from __future__ import annotations
 
-import os
 import tempfile
-import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,55 +19,68 @@ from veldt.errors import UsageError
 from veldt.own_loop.processes import Processes
 from veldt.own_loop.role_process import RoleProcess
 from veldt.own_loop.run import run_roles
-from veldt.runtime.cores import allowed_cores
+from veldt.runtime.cores import allowed_cores, take_share_of_cores, yield_core
 from veldt.systems.planning.run_plan import make_run_plan
 
 ROWS = 5  # steps of each env in a rollout
-_LOOK_S = 20e-6  # between two looks at the others' counts
 
 
-def samplers_speed(request: RunRequest, samplers: int, seconds: float, *, is_synchronised: bool) -> float:
-    """Returns the steps per second of all samplers together, each with the envs of `request` on its share of the cores.
+def samplers_speed(
+    request: RunRequest, samplers: int, seconds: float, *, is_synchronised: bool
+) -> tuple[float, list[str]]:
+    """Measures samplers together, each with the envs of `request` and a seed of its own on its share of the cores.
 
-    Raises UsageError if there are fewer cores than samplers.
+    Returns the steps per second of all, and the decisions of the first one's run plan. UsageError if there are fewer
+    cores than samplers.
     """
-    cores = sorted(allowed_cores())
-    if samplers > len(cores):
+    cores = len(allowed_cores())
+    if samplers > cores:
         raise UsageError(
-            f"--samplers is {samplers}: each needs a core of its own, and {len(cores)} can be used here"
+            f"--samplers is {samplers}: each needs a core of its own, and {cores} can be used here"
         )
     with tempfile.TemporaryDirectory() as scratch:
         counts = Path(scratch) / "counts"
         counts.write_bytes(bytes(8 * samplers))
-        shared = {"request": request, "cores": cores, "seconds": seconds, "counts": counts}
-        sampler = Processes(
-            _sample, samplers, kwargs={**shared, "is_synchronised": is_synchronised}, deadline_s=120.0
-        )
-        done = run_roles({"sampler": sampler}, log=lambda name, values: None)
-    return float(sum(done.returned["sampler"]))
+        shared = {
+            "request": request,
+            "seconds": seconds,
+            "counts": counts,
+            "is_synchronised": is_synchronised,
+        }
+        sampler = Processes(_sample, samplers, kwargs=shared, deadline_s=120.0)
+        # They have nothing to save, so they need no time to end.
+        done = run_roles({"sampler": sampler}, stop_s=0.0, log=lambda name, values: None)
+    speeds, decisions = zip(*done.returned["sampler"], strict=True)
+    return sum(speeds), decisions[0]
 
 
 def _sample(
-    process: RoleProcess,
-    request: RunRequest,
-    cores: list[int],
-    seconds: float,
-    counts: Path,
-    is_synchronised: bool,
-) -> float:
+    process: RoleProcess, request: RunRequest, seconds: float, counts: Path, is_synchronised: bool
+) -> tuple[float, list[str]]:
     """In the process of one sampler."""
-    os.sched_setaffinity(0, set(cores[process.index :: process.count]))
+    take_share_of_cores(process.index, process.count)
+    run_plan = make_run_plan(_with_own_seed(request, process.index))
     finished_N = np.memmap(counts, np.int64, "r+")
 
     def after_rollout() -> None:
-        process.heartbeat()
         finished_N[process.index] += 1
         is_first = finished_N[process.index] == 1  # it warms up: the clocks of all begin together
-        while (
-            (is_synchronised or is_first) and process.running and finished_N.min() < finished_N[process.index]
-        ):
-            time.sleep(_LOOK_S)
+        if is_synchronised or is_first:
+            await_others(finished_N, process.index, lambda: process.running)
 
-    speed = sampling_speed(make_run_plan(request), seconds, ROWS, after_rollout)
+    speed = sampling_speed(run_plan, seconds, ROWS, after_rollout, process.heartbeat)
     finished_N[process.index] = np.iinfo(np.int64).max  # the others need not wait for it
-    return speed
+    return speed, list(run_plan.decisions)
+
+
+def await_others(finished_N: np.ndarray, own: int, goes_on: Callable[[], bool]) -> None:
+    """Waits until all samplers have finished as many rollouts as the one with the index `own`; int64 [samplers]."""
+    while finished_N.min() < finished_N[own] and goes_on():
+        yield_core()
+
+
+def _with_own_seed(request: RunRequest, index: int) -> RunRequest:
+    """Returns a request with other episodes for each sampler: slow steps come at different moments."""
+    run = request.config.run
+    config = replace(request.config, run=replace(run, seed=run.seed + index))
+    return replace(request, config=config)

@@ -149,7 +149,8 @@ class Bench:
     resets: Literal["mid-batch", "wait"] = "mid-batch"
     """When envs are reset: at once, or after the rollout; steps of envs that wait do not count."""
     samplers: int = 1
-    """Samplers beside each other, each with --num-envs envs on its share of the cores, in rollouts of 5 steps."""
+    """Samplers side by side, each with --num-envs envs on its share of the cores. Two or more make rollouts of 5 steps,
+    a single one of 32: do not compare these."""
     barrier: bool = False
     """Whether samplers wait for each other after each rollout."""
     seconds: float = 5.0
@@ -370,7 +371,9 @@ def _why_plan(name: str) -> str | None:
     """Says that doctor takes a run's settings only with `--plan`; which those are is not looked up: it needs torch."""
     if did_you_mean(flag(name), [flag(field.name) for field in dataclasses.fields(Doctor)]):
         return None
-    return f"no flag {flag(name)} without --plan RECIPE, with which doctor takes the settings of veldt train"
+    return (
+        f"no flag {flag(name)}: only with --plan RECIPE does doctor take the settings of `veldt train RECIPE`"
+    )
 
 
 def bench(arguments: list[str]) -> str:

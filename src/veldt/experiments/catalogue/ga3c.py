@@ -11,9 +11,13 @@ from veldt.experiments.catalogue.common import ALONE, scores_table
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Surface, learning_curves, number, surfaces
 from veldt.experiments.results import FinishedRun, Results, mean_of
+from veldt.formatting import counted
 
 _SOURCE = "Babaeizadeh et al. 2017 (GA3C)"
 _TUNED = "tuned"
+_ONE_RUN = (
+    "Each pair is one run; on a shared machine the same pair can differ by 1.6 times between two calls."
+)
 _PREDICTORS, _TRAINERS = "system/predictors", "system/trainers"
 _SMALL_STEPS = 150_000  # of all runs: later steps are faster, because episodes are longer
 
@@ -34,7 +38,7 @@ def _fixed(request: Request, env: str, panel: str, network: Mapping[str, Any]) -
     counts = (1, 2, 4) if request.is_small else (1, 2, 4, 8)
     return [
         Training(
-            group=f"{predictors} predictors, {trainers} trainers",
+            group=f"{counted(predictors, 'predictor', 'predictors')}, {counted(trainers, 'trainer', 'trainers')}",
             recipe="ga3c",
             env=env,
             seed=1,
@@ -85,8 +89,8 @@ def _draw_network(results: Results) -> Exhibit:
     by_chart = {chart: _fixed_runs(groups) for chart, groups in results.charts().items()}
     found = "; ".join(_best_and_worst(chart, runs) for chart, runs in by_chart.items())
     says = (
-        f"{found}. The paper finds the best numbers to depend on the game, the network and the machine, which is why "
-        "it tunes them while training."
+        f"{found or 'No run is done yet'}. {_ONE_RUN} The paper finds the best numbers to depend on the game, the "
+        "network and the machine, which is why it tunes them while training."
     )
     drawing = surfaces(
         "Predictors and trainers",
@@ -145,8 +149,8 @@ def _draw_tuner(results: Results) -> Exhibit:
         if tuned:
             found.append(f"tuned, {number(*mean_of(tuned, lambda run: run.speed))}")
     says = (
-        f"{'; '.join(found)}. The paper's tuner finds, from any start, numbers near the best of the surface within "
-        "minutes."
+        f"{'; '.join(found) or 'No run is done yet'}. {_ONE_RUN} The paper's tuner finds, from any start, numbers near "
+        "the best of the surface within minutes."
     )
     drawing = surfaces(
         "The tuner's path",

@@ -68,23 +68,40 @@ def _draw(results: Results) -> Exhibit:
             x = sorted(points)
             style = "--" if label in (*_LINES.values(), _LIMIT) and label != "sampling" else "-"
             one.plot(x, [points[count] / processes for count in x], style, marker=".", label=label)
-            rows += [(chart, label, f"{count:g}", number(points[count])) for count in x]
+            limits = of_chart.get(_LIMIT, {}) if label == "sampling" else {}
+            shares = [f"{points[count] / limits[count]:.2f}" if count in limits else "" for count in x]
+            rows += [
+                (chart, label, f"{count:g}", number(points[count]), share)
+                for count, share in zip(x, shares, strict=True)
+            ]
             best = max(best, *points.values()) if style == "-" else best
+        ticks = sorted({count for points in of_chart.values() for count in points})
         one.set_xscale("log", base=2)
+        one.set_xticks(ticks, [f"{count:g}" for count in ticks])
         one.set_ylim(bottom=0)
         one.legend(frameon=False, fontsize=7)
-    header = ("arrangement", "line", "simulators per process", "steps per second, of all processes")
+    header = (
+        "arrangement",
+        "line",
+        "simulators per process",
+        "steps per second, of all processes",
+        "share of the limit",
+    )
     drawing = Drawing("Sampling speed", "Agent steps per second and process.", figure)
     return Exhibit(_says(lines, best), [drawing], [Table("Steps per second", header, rows)])
 
 
 def _lines(results: Results) -> Lines:
     lines: Lines = {}
+    several = len({measured.job.panel for measured in results.measured}) > 1
     for measured in results.measured:
         chart, _, label = measured.job.group.partition(": ")
         metrics, x = measured.values["metrics"], measured.job.x
-        speeds = {label: metrics[list(metrics)[-1]]["sps"]}  # the last row is that of everything together
-        if not label:
+        if several:
+            chart = f"{measured.job.panel}, {chart}"
+        if label:
+            speeds = {label: metrics["training" if "training" in metrics else "samplers together"]["sps"]}
+        else:
             speeds = {line: metrics[row]["sps"] for row, line in _LINES.items()}
             speeds[_LIMIT] = 1.0 / (1.0 / speeds["simulation only"] + 1.0 / speeds["inference only"])
         for line, speed in speeds.items():
@@ -98,20 +115,21 @@ def _says(lines: Lines, best: float) -> str:
         for of_chart in lines.values()
         for x in of_chart.get(_LIMIT, ())
     ]
-    if not shares:
-        return "Nothing is measured yet."
-    said = (
-        f"Sampling reaches up to {number(best)} steps per second, and {number(float(np.mean(shares)))} of the harmonic "
-        "limit of simulation and inference in the mean. As in the paper, more simulators per process bring more speed "
-        "per process until simulation binds."
-    )
+    said = []
+    if shares:
+        mean = number(float(np.mean(shares)))
+        said.append(
+            f"Sampling reaches up to {number(best)} steps per second, and {mean} of the harmonic limit of simulation "
+            "and inference in the mean. The paper finds that more simulators per process bring more speed per process "
+            "until simulation binds."
+        )
     for chart, of_chart in lines.items():
         for line, other in ((_BARRIER, _FREE), (f"resets {_WAIT}", f"resets {_AT_ONCE}")):
             common = of_chart.get(line, {}).keys() & of_chart.get(other, {}).keys()
             if common:
                 ratio = np.mean([of_chart[line][x] / of_chart[other][x] for x in common])
-                said += f" In {chart}, '{line}' is {ratio:.2f} times as fast as '{other}'."
-    return said
+                said.append(f"In {chart}, '{line}' is {ratio:.2f} times as fast as '{other}'.")
+    return " ".join(said) or "Nothing is measured yet."
 
 
 SAMPLING = Experiment(
@@ -123,7 +141,7 @@ SAMPLING = Experiment(
     differs=lambda request: [
         "Inference on this machine's cores instead of a GPU: simulation and inference share the cores.",
         "Samplers that run free of each other, or wait for each other at a barrier, have a core each and no GPU.",
-        "Not drawn: spare simulators, which veldt has not (docs/benchmarks.md says what they would gain).",
+        "Not drawn: spare simulators, which veldt does not have (docs/benchmarks.md says what they would gain).",
     ],
     seeds=(1, 1),
     repeats=False,

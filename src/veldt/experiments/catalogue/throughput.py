@@ -52,14 +52,19 @@ def _jobs(request: Request) -> list[Training]:
     return jobs
 
 
+Hours = dict[str, dict[int, float]]  # hours for 50 M steps by algorithm and learners
+
+
 def _draw(results: Results) -> Exhibit:
-    hours: dict[str, dict[int, float]] = {}
+    hours: dict[str, Hours] = {}
     rows = []
     for run in results.runs:
         label, count = run.job.group.partition(",")[0], int(run.job.x)
-        hours.setdefault(label, {})[count] = _STEPS / run.speed / 3600.0
-        rows.append((run.job.group, number(run.speed), number(hours[label][count]), _ROWS[label][2]))
+        here = _STEPS / run.speed / 3600.0
+        hours.setdefault(run.job.env, {}).setdefault(label, {})[count] = here
+        rows.append((run.job.env, run.job.group, number(run.speed), number(here), _ROWS[label][2]))
     header = (
+        "env",
         "algorithm",
         "steps per second",
         "hours for 50 M steps here",
@@ -71,19 +76,22 @@ def _draw(results: Results) -> Exhibit:
         rows,
         "From the first update on; each run alone on the machine, each learner with one training thread.",
     )
-    return Exhibit(_says(hours), [_hours(hours)], [table])
+    says = " ".join(f"{env}: {_says(of_env)}" for env, of_env in hours.items()) or "Nothing is measured yet."
+    return Exhibit(says, [_figure(hours)], [table])
 
 
-def _hours(hours: Mapping[str, Mapping[int, float]]) -> Drawing:
-    figure, (axes,) = charts(1, ["hours for 50 M steps"], "learners", "hours")
-    for index, (label, here) in enumerate(hours.items()):
-        papers = _papers(label)
-        axes.plot(sorted(here), [here[count] for count in sorted(here)], f"C{index}o-", label=label)
-        axes.plot(list(papers), list(papers.values()), f"C{index}.--", alpha=0.6)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    if hours:
-        axes.legend(frameon=False, fontsize=7)
+def _figure(hours: Mapping[str, Hours]) -> Drawing:
+    titles = [f"{env} (dashed: the paper, on GPUs)" for env in hours]
+    figure, axes = charts(len(hours), titles, "learners", "hours for 50 M steps")
+    for one, of_env in zip(axes, hours.values(), strict=False):
+        for index, (label, here) in enumerate(of_env.items()):
+            papers = _papers(label)
+            one.plot(sorted(here), [here[count] for count in sorted(here)], f"C{index}o-", label=label)
+            one.plot(list(papers), list(papers.values()), f"C{index}.--", alpha=0.6)
+        one.set_xscale("log", base=2)
+        one.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
+        one.set_yscale("log")
+        one.legend(frameon=False, fontsize=7)
     return Drawing("Hours for 50 M steps", "Lines: here, on cores. Dashed: the paper, on GPUs.", figure)
 
 
@@ -93,10 +101,10 @@ def _papers(label: str) -> dict[int, float]:
     return {count: float(value) for count, value in values if value != "–"}
 
 
-def _says(hours: Mapping[str, Mapping[int, float]]) -> str:
+def _says(hours: Hours) -> str:
     alone = {label: of_label[1] for label, of_label in hours.items() if 1 in of_label}
     if "A2C" not in alone:
-        return "Nothing is measured yet."
+        return "A2C with one learner, to which the others are compared, is not measured yet."
     ratios = {label: alone[label] / alone["A2C"] for label in alone if label in _REPLAYED}
     papers = [_papers(label)[1] / _papers("A2C")[1] for label in _REPLAYED]
     said = f"With one learner A2C needs {number(alone['A2C'])} hours for 50 M steps"

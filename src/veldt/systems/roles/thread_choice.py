@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from veldt.systems.planning.autotune import ThreadTimes
 
-_WINDOW_S = 2.5  # seconds of training over which an update's time is averaged
+_WINDOW_S = 2.5  # seconds spent in updates over which an update's time is averaged
 _CHANGED = 1.5  # factor of an update's time, up or down, after which threads are measured
 _WINDOWS = 2  # successive windows that must have changed
 _PAUSE_S, _LONGEST_PAUSE_S = 30.0, 600.0  # between two measurements; doubles each time that the choice stays
