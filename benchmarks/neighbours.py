@@ -10,7 +10,6 @@ chooses the number of torch threads. The table has medians over the rounds.
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import statistics
 import subprocess
@@ -21,6 +20,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from spinning import neighbour
+
+from veldt.tracking.metrics import read_metrics
 
 RECIPES = {
     "a2c": "",
@@ -34,40 +35,23 @@ def sps(recipe: str, case: str, seconds: float) -> float:
     """Steps per second of the last third of `seconds` of training, from the first row of metrics on."""
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
-        command = [
-            sys.executable,
-            "-m",
-            "veldt",
-            "train",
-            recipe,
-            "--env",
-            "ALE/Breakout-v5",
-            "--log-every",
-            "1",
-        ]
-        command += ["--run-dir", str(run), *RECIPES[recipe].split()]
+        flags = f"--env ALE/Breakout-v5 --log-every 1 {RECIPES[recipe]}".split()
+        command = [sys.executable, "-m", "veldt", "train", recipe, "--run-dir", str(run), *flags]
         with (
             neighbour(case == "from the start"),
             subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process,
         ):
-            while not (rows := _rows(run)):
+            while not (rows := read_metrics(run)):
                 time.sleep(0.1)
                 if process.poll() is not None:
                     sys.exit(f"{' '.join(command)} ended with code {process.returncode}")
             time.sleep(seconds / 3)
             with neighbour(case == "later"):
                 time.sleep(seconds * 2 / 3)
-                rows = _rows(run)
+                rows = read_metrics(run)
             process.send_signal(signal.SIGINT)
     counted = [row for row in rows if row["seconds"] >= rows[-1]["seconds"] - seconds / 3]
     return (counted[-1]["step"] - counted[0]["step"]) / (counted[-1]["seconds"] - counted[0]["seconds"])
-
-
-def _rows(run: Path) -> list[dict[str, float]]:
-    """The rows that are complete: the run may be writing the next one."""
-    file = run / "metrics.jsonl"
-    lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def main() -> None:
