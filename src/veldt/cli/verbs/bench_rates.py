@@ -69,9 +69,19 @@ def _envs(run_plan: RunPlan, rows: int) -> VectorEnvs:
     return run_plan.envs(settings, rows)
 
 
+def _reset_between(run_plan: RunPlan, envs: VectorEnvs, start_next_rollout: Callable[[], None]) -> None:
+    """Starts the next rollout; envs that waited for the end of this one begin an episode in it."""
+    waits = run_plan.config.envs.resets == "wait"
+    if waits:
+        envs.reset_ended()
+    start_next_rollout()
+    if waits:
+        envs.finish_resets()
+
+
 def simulate_only(run_plan: RunPlan, seconds: float) -> float:
     """Steps with random actions, and assembles every row as input for the network."""
-    envs, waits = _envs(run_plan, ROWS), run_plan.config.envs.resets == "wait"
+    envs = _envs(run_plan, ROWS)
     try:
         envs.start()
         slot, groups = envs.trajectory, range(len(envs.groups))
@@ -91,11 +101,7 @@ def simulate_only(run_plan: RunPlan, seconds: float) -> float:
                         observations.row(t + 1, envs.groups[group])
                         envs.step(group, t + 1)
             steps = int(slot.valid.sum())
-            if waits:
-                envs.reset_ended()
-            envs.start_next_rollout()
-            if waits:
-                envs.finish_resets()
+            _reset_between(run_plan, envs, envs.start_next_rollout)
             return steps
 
         return _rate(work, seconds)
@@ -139,7 +145,7 @@ def sampling_speed(
     """Returns the steps per second of sampling as training does it, in rollouts of `rows` steps of each env."""
     disable_malloc_trim()
     network, _ = run_plan.network()
-    envs, waits = _envs(run_plan, rows), run_plan.config.envs.resets == "wait"
+    envs = _envs(run_plan, rows)
     try:
         envs.start()
         sampler = Sampler(
@@ -158,12 +164,8 @@ def sampling_speed(
 
         def work() -> int:
             sampler.sample(0)
-            if waits:
-                envs.reset_ended()
             steps = int(envs.trajectory.valid.sum())
-            sampler.start_next_rollout()
-            if waits:
-                envs.finish_resets()
+            _reset_between(run_plan, envs, sampler.start_next_rollout)
             after_rollout()
             return steps
 
