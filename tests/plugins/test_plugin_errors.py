@@ -232,3 +232,29 @@ def test_an_exception_of_other_code_passes_as_it_is() -> None:
     attribution.record_part("algorithm 'another'", "another_module", [PPO])
     with pytest.raises(ValueError, match="invalid literal"), attribution.naming_user_code():
         int("no number")
+
+
+def small_network(shape: Any) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 8), nn.Tanh())
+
+
+def test_other_code_of_the_module_of_a_network_is_not_the_network() -> None:
+    attribution.record_part("network 'small'", __name__, [small_network, nn.Sequential], NetworkError)
+    with pytest.raises(ValueError, match="no such value"), attribution.naming_user_code():
+        raise_error()
+
+
+class Layer(nn.Module):
+    """A layer that only the network's function knows."""
+
+    def forward(self, rows: Any) -> Any:
+        return raise_error()
+
+
+def test_a_layer_of_a_network_is_the_network() -> None:
+    attribution.record_part("network 'small'", __name__, [small_network, nn.Sequential], NetworkError)
+    with (
+        pytest.raises(NetworkError, match="network 'small' raised in raise_error"),
+        attribution.naming_user_code(),
+    ):
+        nn.Sequential(Layer())(torch.zeros(1, 4))

@@ -17,6 +17,9 @@ from veldt.errors import NetworkError, PeerLostError, PluginError, VeldtError, d
 
 # How Python's messages begin about a call with other arguments than the function takes, and about an abstract class.
 _CALLED = re.compile(r"(?P<name>[\w.<>]+)\(\) |Can't instantiate abstract class (?P<abstract>\w+)")
+# The module of torch that calls every nn.Module. A script with a network may also have callbacks and loggers, which
+# torch doesn't call: they are not part of the network.
+_MODULE_CALLS = "torch.nn.modules.module"
 # Never the user's, also where a class of theirs is registered, or used as a network, as it is.
 _LIBRARIES = {"veldt", "torch"}
 
@@ -96,14 +99,18 @@ def _find(error: BaseException) -> tuple[list[_Part], str] | None:
     """Returns the parts that may have raised `error`, and the function that did."""
     # From the innermost frame: a plug-in's system may be running another plug-in's algorithm.
     frames = [
-        (str(frame.f_globals.get("__name__", "")).partition(".")[0], frame.f_code.co_qualname)
+        (str(frame.f_globals.get("__name__", "")), frame.f_code.co_qualname)
         for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__)))
     ]
-    for package, function in frames:
-        if parts := [part for part in _parts.values() if package in part.packages]:
-            # The function may be a helper that the part's own methods have called.
-            called = [name for other, name in frames if other == package]
-            return next(filter(None, (_defining(parts, name) for name in called)), parts), function
+    in_module = any(name == _MODULE_CALLS for name, _ in frames)
+    called = [(name.partition(".")[0], function) for name, function in frames]
+    for package, function in called:
+        parts = [part for part in _parts.values() if package in part.packages]
+        own = [name for other, name in called if other == package]
+        # The function may be a helper that the part's own methods have called.
+        defining = next(filter(None, (_defining(parts, name) for name in own)), None)
+        if found := defining or [part for part in parts if part.kind is PluginError or in_module]:
+            return found, function
     # A call that does not match the function's parameters fails before the function has a frame.
     if isinstance(error, TypeError) and (message := _CALLED.match(str(error))) is not None:
         function = message["name"] or message["abstract"]
