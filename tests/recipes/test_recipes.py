@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 import veldt
+from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.c51 import RainbowConfig
 from veldt.algorithms.dqn import DQNConfig
 from veldt.algorithms.registry import ALGORITHMS
@@ -15,6 +16,7 @@ from veldt.config.fit import incompatibility
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import resolve
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.schedules import parse
 from veldt.recipes import RECIPES, Recipe, derived_of, find, plain_recipes
@@ -300,3 +302,11 @@ def test_the_table_s_last_line_says_for_which_envs_the_values_are(capsys: pytest
     ):
         main(["recipes", "ppo", *arguments])
         assert capsys.readouterr().out.splitlines()[-1] == f"These are the values {said}"
+
+
+def test_the_learning_rate_of_ga3c_fits_a_single_rollout_too() -> None:
+    config = RECIPES["ga3c"].config("CartPole-v1")
+    assert isinstance(config.learn, A2CConfig)
+    a2c = A2C(config.learn, ActionSpec(kind="discrete", sizes=(2,)))
+    assert a2c.learning_rate(0.0, 128) == pytest.approx(3e-3, rel=0.02)
+    assert a2c.learning_rate(0.0, 16) == pytest.approx(1.1e-3, rel=0.05)

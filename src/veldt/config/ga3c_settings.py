@@ -31,7 +31,8 @@ class Ga3cConfig(RolesConfig):
     --no-group-rollouts one of them."""
     group_rollouts: bool = True
     """Whether all rollouts that wait become one update; off: each rollout is an update of its own, as in the paper
-    (section 2). Off, updates are smaller, noisier and more: the learning rate has to fit a single rollout."""
+    (section 2). Off, updates are smaller, noisier and more, and need a smaller learning rate: A2C's follows the size of
+    the batch (--scale-learning-rate sqrt); of another algorithm, give one."""
     prediction_batch: Annotated[int, Unit("requests")] = 128
     """Largest number of requests in one inference."""
     prediction_wait: Annotated[float, Unit("ms")] = 0.0

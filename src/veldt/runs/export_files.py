@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import stat
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from veldt.runs import strict_json
 from veldt.runs.files import explained, read_file, sync_directory, write_all
 from veldt.runs.own_files import foreign, open_new, refuse_other, remove_own_tree
 from veldt.runs.own_names import CONFIG, EXPORT_FORMAT, OF_EXPORT
-from veldt.runtime.orphans import is_orphan, own_mark
+from veldt.runtime.orphans import is_orphan, own_mark, own_paths
 
 # Ends of the names, after the mark of the process, of an export that is being written and of one that it replaces.
 _PARTIAL, _OLD = ".partial", ".old"
@@ -99,16 +100,10 @@ def _remove_orphans(out: Path, kind: str) -> None:
     """Removes the directories of a kind that killed exports to `out` have left."""
     prefix = f".{out.name}."
     with contextlib.suppress(OSError):  # the export does not depend on it
-        for path in sorted(out.parent.iterdir()):
+        for path in own_paths(out.parent, f"{glob.escape(prefix)}*{kind}"):
             mark = path.name.removeprefix(prefix).removesuffix(kind)
-            if path.name == f"{prefix}{mark}{kind}" and is_orphan(mark) and _is_own_directory(path):
+            if is_orphan(mark) and path.is_dir():
                 remove_own_tree(path, OF_EXPORT)
-
-
-def _is_own_directory(path: Path) -> bool:
-    """Whether this is a directory of this user, and no link."""
-    status = path.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def write_export_file(path: Path, data: bytes) -> None:

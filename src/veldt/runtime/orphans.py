@@ -57,7 +57,7 @@ def remove_orphans(folders: Path | None = None, semaphores: Path = _SHARED_MEMOR
     if _machine() is None:
         return
     remove_orphaned_folders(folders or Path(tempfile.gettempdir()), _FOLDERS)
-    for semaphore in _own(semaphores, _SEMAPHORES):
+    for semaphore in own_paths(semaphores, _SEMAPHORES):
         if semaphore.is_file() and is_orphan(semaphore.name.removeprefix("sem.mp-").rpartition("-")[0]):
             with contextlib.suppress(OSError):
                 semaphore.unlink()
@@ -67,13 +67,13 @@ def remove_orphaned_folders(parent: Path, pattern: str) -> None:
     """Removes this user's folders of the `pattern` whose marks are of processes of this machine that have ended."""
     if _machine() is None:
         return
-    for folder in _own(parent, pattern):
+    for folder in own_paths(parent, pattern):
         marks = [path.name for path in folder.glob("veldt.*")] if folder.is_dir() else []
         if marks and all(is_orphan(mark) for mark in marks):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _own(directory: Path, pattern: str) -> Iterator[Path]:
+def own_paths(directory: Path, pattern: str) -> Iterator[Path]:
     """Yields what this user owns of a directory; no links."""
     for path in directory.glob(pattern):
         with contextlib.suppress(OSError):

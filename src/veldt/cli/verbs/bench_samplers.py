@@ -1,7 +1,7 @@
 """`veldt bench sampling --samplers N`: samplers beside each other, each in a process with its own share of the cores.
 
-They run free of each other, or wait for each other after every five steps of their envs, as learners do that share an
-update (Stooke & Abbeel, table 3).
+Each makes rollouts as long as the recipe's. They run free of each other, or wait for each other after each rollout, as
+learners do that share an update (Stooke & Abbeel, table 3).
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from veldt.own_loop.role_process import RoleProcess
 from veldt.own_loop.run import run_roles
 from veldt.runtime.cores import allowed_cores, take_share_of_cores, yield_core
 from veldt.systems.planning.run_plan import make_run_plan
-
-ROWS = 5  # steps of each env in a rollout
 
 
 def samplers_speed(
@@ -68,7 +66,7 @@ def _sample(
         if is_synchronised or is_first:
             await_others(finished_N, process.index, lambda: process.running)
 
-    speed = sampling_speed(run_plan, seconds, ROWS, after_rollout, process.heartbeat)
+    speed = sampling_speed(run_plan, seconds, run_plan.horizon, after_rollout, process.heartbeat)
     finished_N[process.index] = np.iinfo(np.int64).max  # the others need not wait for it
     return speed, list(run_plan.decisions)
 

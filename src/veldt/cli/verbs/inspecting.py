@@ -149,8 +149,8 @@ class Bench:
     resets: Literal["mid-batch", "wait"] = "mid-batch"
     """When envs are reset: at once, or after the rollout; steps of envs that wait do not count."""
     samplers: int = 1
-    """Samplers side by side, each with --num-envs envs on its share of the cores. Two or more make rollouts of 5 steps,
-    a single one of 32: do not compare these."""
+    """Samplers side by side, each with --num-envs envs on its share of the cores. Two or more make rollouts as long
+    as the recipe's, a single one of 32 steps: do not compare these."""
     barrier: bool = False
     """Whether samplers wait for each other after each rollout."""
     seconds: float = 5.0

@@ -11,6 +11,7 @@ from veldt.experiments.catalogue.common import ATARI, STOOKE
 from veldt.experiments.experiment import Experiment, Measurement, Request
 from veldt.experiments.figures import Drawing, Exhibit, Table, charts, number
 from veldt.experiments.results import Results
+from veldt.formatting import counted
 from veldt.runtime.cores import allowed_cores
 
 _SECONDS = 2.0
@@ -23,7 +24,6 @@ _LINES = {
 _LIMIT = "harmonic limit"
 _FREE, _BARRIER = "free", "a barrier every 5 steps"
 _AT_ONCE, _WAIT = "mid-batch", "wait"
-_RESETS = "training by A2C in {} processes"
 _SAMPLERS = "{} samplers, with a core each"
 Lines = dict[str, dict[str, dict[float, float]]]  # steps per second by chart, line and simulators per process
 
@@ -44,9 +44,10 @@ def _arrangements(most: int) -> Iterator[tuple[str, int, tuple[str, ...]]]:
     for processes in sorted({1, most}):
         for name, alternate in (("alternating", "on"), ("one group", "off")):
             flags = ("--processes", str(processes), "--alternate", alternate)
-            yield f"{processes} processes, {name}", processes, flags
+            yield f"{counted(processes, 'process', 'processes')}, {name}", processes, flags
+    training = f"training by A2C in {counted(most, 'process', 'processes')}"
     for resets in (_AT_ONCE, _WAIT):
-        yield f"{_RESETS.format(most)}: resets {resets}", most, ("--processes", str(most), "--resets", resets)
+        yield f"{training}: resets {resets}", most, ("--processes", str(most), "--resets", resets)
     if most > 1:
         for line, more in ((_FREE, ()), (_BARRIER, ("--barrier",))):
             yield f"{_SAMPLERS.format(most)}: {line}", 1, ("--processes", "0", "--samplers", str(most), *more)
@@ -63,7 +64,7 @@ def _draw(results: Results) -> Exhibit:
     lines, rows, best = _lines(results), list[tuple[str, ...]](), 0.0
     figure, axes = charts(len(lines), list(lines), "simulators per process", "steps per second and process")
     for one, (chart, of_chart) in zip(axes, lines.items(), strict=True):
-        processes = int(re.findall(r"(\d+) (?:processes|samplers)", chart)[0])
+        processes = int(re.findall(r"(\d+) (?:process|sampler)", chart)[0])
         for label, points in of_chart.items():
             x = sorted(points)
             style = "--" if label in (*_LINES.values(), _LIMIT) and label != "sampling" else "-"
