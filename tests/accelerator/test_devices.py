@@ -7,6 +7,7 @@ import torch
 
 from veldt.errors import UsageError
 from veldt.runtime.devices import accelerator_name, choose_device, nth_device, num_accelerators
+from veldt.systems.planning.run_plan import planned_device
 
 
 def test_any_device_of_torch_is_accepted_by_its_name(device: torch.device) -> None:
@@ -31,3 +32,15 @@ def test_auto_takes_only_what_torch_says_is_there(device: torch.device) -> None:
 def test_others_are_refused(name: str, message: str, device: torch.device) -> None:
     with pytest.raises(UsageError, match=message):
         choose_device(name)
+
+
+def test_auto_leaves_the_gpu_to_others_where_the_network_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    small, large = (lambda: torch.nn.Linear(8, 8)), (lambda: torch.nn.Linear(1024, 512))
+    assert planned_device("auto", small) == (
+        torch.device("cpu"),
+        ("device cpu (too small to gain from the CUDA device)",),
+    )
+    assert planned_device("auto", large) == (torch.device("cuda"), ())
+    assert planned_device("cuda", small) == (torch.device("cuda"), ())

@@ -170,7 +170,7 @@ def test_sampling_draws_samplers_and_resets_beside_each_other(
     titles = [axes.get_title() for axes in exhibit.drawings[0].figure.axes]
     assert len(exhibit.tables[0].rows) == 20 * 4 * len(games), "4 lines of 4 arrangements, and 2 of 2"
     begin = [f"{game}, " for game in games] if len(games) > 1 else [""]
-    for chart in ("2 samplers, with a core each", "training by A2C in 2 processes", "1 processes, one group"):
+    for chart in ("2 samplers, with a core each", "training by A2C in 2 processes", "1 process, one group"):
         assert {f"{game}{chart}" for game in begin} <= set(titles)
 
 

@@ -7,11 +7,15 @@ import sys
 
 import pytest
 
+from veldt.tracking import resource_usage
+
 _MIB = 2**20
 # Three children have the 64 MiB that their parent had when they were forked; the last has as much of its own.
 CHILDREN = """
 import os, signal
+from veldt.tracking import resource_usage
 from veldt.tracking.resource_usage import ResourceUsage
+resource_usage._LEAST_SECONDS = 0.0
 usage, block = ResourceUsage(), bytearray(b"x") * (64 << 20)
 print(usage.metrics()["system/memory_bytes"])
 read, write = os.pipe()
@@ -36,3 +40,14 @@ def test_memory_that_forked_processes_share_counts_once() -> None:
     )
     before, after = map(float, done.stdout.split())
     assert before > 64 * _MIB and 56 * _MIB < after - before < 96 * _MIB
+
+
+def test_what_was_measured_is_returned_again_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(resource_usage, "_usage", lambda: calls.append(None) or {})
+    usage = resource_usage.ResourceUsage()
+    first = usage.metrics()
+    assert usage.metrics() == first and len(calls) == 1
+    monkeypatch.setattr(resource_usage, "_LEAST_SECONDS", 0.0)
+    usage.metrics()
+    assert len(calls) == 2

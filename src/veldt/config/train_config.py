@@ -100,7 +100,7 @@ class RunConfig:
     seed: int = 1
     """All random numbers derive from it."""
     device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    """auto, cpu, cuda or cuda:N. auto takes a GPU that is there, unless the network is too small to gain from it."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the torso; auto takes the one that is measured to be faster here. The fp32 parameters, heads and
     your own network are always fp32."""

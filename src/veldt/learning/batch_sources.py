@@ -15,9 +15,10 @@ from veldt.algorithms.groups import Targets
 from veldt.envs.seeding import REPLAY, SHUFFLE, derive_seed
 from veldt.envs.trajectory import Trajectory
 from veldt.exchange.gradients import GradientEdge
+from veldt.learning.batch_memory import BatchMemory
 from veldt.learning.normalisation import RewardNormaliser
 from veldt.learning.replay_batches import Noise, to_transitions, with_global_weights
-from veldt.replay.batch import ReplayBatch, batch_layouts
+from veldt.replay.batch import batch_layouts
 from veldt.replay.settings import ReplayConfig
 from veldt.sampling.sampler import Sampler
 from veldt.tracking.stage_clock import StageClock
@@ -143,7 +144,8 @@ class ReplaySource:
         self.buffer = ReplayBuffer(slot.spec, slot.width, config, algorithm.returns, threads)
         self.updates = 0
         self._updates_before = 0  # updates done when learning last started
-        self._batch = ReplayBatch.allocate(batch_layouts(slot.spec, rows))
+        self._memory = BatchMemory(batch_layouts(slot.spec, rows), device)
+        self._rows, self._batch = rows, self._memory.next()
         self._starts, self._starts_at = starts, starts
         self._steps = 0
         self._num_outside = 0
@@ -154,7 +156,7 @@ class ReplaySource:
             self.store()
         self._steps = steps
         self._count_outside()
-        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.buffer) < len(self._batch))):
+        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.buffer) < self._rows)):
             # Also in mid-run, if the replay buffer has become too small. Skipped updates are not caught up.
             self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
@@ -162,11 +164,13 @@ class ReplaySource:
         while self.updates < self._due(steps):
             with self._clock("replay"):
                 seed = derive_seed(self._run_seed, REPLAY, self.updates)
+                self._batch = self._memory.next()
                 self.buffer.sample(self._batch, seed)
                 seeds = [derive_seed(self._run_seed, REPLAY, self.updates, purpose) for purpose in (1, 2)]
                 transitions = to_transitions(
                     self._batch, self._slot.spec, self._beta, self._noise, seeds, self._device
                 )
+                self._memory.copies_are_queued()
                 if self._config.replay == "prioritised":
                     # Every rank samples the same number of rows, whatever its sum of sampling weights.
                     least_mass = float(self._batch.mass_N.min()) / self.buffer.index.mass

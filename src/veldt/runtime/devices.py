@@ -85,8 +85,8 @@ def on_stream(device: torch.device, stream: Any) -> contextlib.AbstractContextMa
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copies a tensor from ordinary memory to `device`, where possible without waiting for the work queued there.
 
-    (`tensor.to` waits. Page-locked memory would still be read after this returns: it must not be copied by this.) On
-    the CPU it is the tensor itself.
+    (`tensor.to` waits.) Ordinary memory has been read when this returns. Page-locked memory may be read later: who
+    writes to it again waits for that first. On the CPU it is the tensor itself.
     """
     return tensor.to(device, non_blocking=device.type in _READS_AT_ONCE)
 

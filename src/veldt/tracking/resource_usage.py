@@ -6,6 +6,10 @@ import os
 import time
 from typing import NamedTuple
 
+# It takes milliseconds to look at all processes: a run with many short phases a second, each with a row of metrics,
+# measures no oftener than this.
+_LEAST_SECONDS = 1.0
+
 
 class _Used(NamedTuple):
     cpu_seconds: float
@@ -16,7 +20,8 @@ class _Used(NamedTuple):
 
 
 class ResourceUsage:
-    """Measures from one call of `metrics` to the next. It is made before the run starts any process.
+    """Measures from one call of `metrics` to the next, if a second lies between them. It is made before the run
+    starts any process.
 
     A process that ended in between counts with the time that it had used at the call before.
     """
@@ -24,10 +29,17 @@ class ResourceUsage:
     def __init__(self) -> None:
         self._measured_at = time.perf_counter()
         self._cpu_seconds = {os.getpid(): time.process_time()}
+        self._metrics: dict[str, float] = {}
 
     def metrics(self) -> dict[str, float]:
-        """Returns the mean number of cores in use since the last call, and the bytes of memory in use now."""
-        now, usage = time.perf_counter(), _usage()
+        """Returns the mean number of cores in use since the last measurement, and the bytes of memory in use now.
+
+        Within a second of a measurement, what it gave is returned again.
+        """
+        now = time.perf_counter()
+        if self._metrics and now - self._measured_at < _LEAST_SECONDS:
+            return dict(self._metrics)
+        usage = _usage()
         # (A number may have been given to another process since.)
         spent = sum(max(0.0, one.cpu_seconds - self._cpu_seconds.get(pid, 0.0)) for pid, one in usage.items())
         cores = spent / max(now - self._measured_at, 1e-9)
@@ -37,7 +49,8 @@ class ResourceUsage:
         # which the process that makes them has every page.
         private = sum(_own_bytes(one, usage.get(one.parent)) for one in usage.values())
         shared = max((one.shared_bytes for one in usage.values()), default=0)
-        return {"system/cores": cores, "system/memory_bytes": float(private + shared)}
+        self._metrics = {"system/cores": cores, "system/memory_bytes": float(private + shared)}
+        return dict(self._metrics)
 
 
 def _own_bytes(one: _Used, parent: _Used | None) -> int:

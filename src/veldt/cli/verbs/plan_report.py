@@ -20,7 +20,7 @@ from veldt.formatting import counted
 from veldt.networks.precision import Network
 from veldt.recipes import find
 from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import accelerator_name, num_accelerators
+from veldt.runtime.devices import accelerator_name, choose_device, num_accelerators
 from veldt.runtime.devices import training_threads as all_threads
 from veldt.systems.planning.autotune import WORTH_THREADS, is_small, stays_in_fp32
 from veldt.systems.planning.checks import check_plan, check_request
@@ -112,7 +112,10 @@ def _device(config: TrainConfig, run_plan: RunPlan) -> Choice:
     if config.run.device != "auto":
         return Choice(what, "as asked")
     if run_plan.device.type == "cpu":
-        return Choice(what, "torch finds no GPU that it can use")
+        found = choose_device("auto").type != "cpu"
+        return Choice(
+            what, "too small to gain from the GPU" if found else "torch finds no GPU that it can use"
+        )
     number = num_accelerators(run_plan.device)
     return Choice(what, f"{accelerator_name(run_plan.device)}; torch finds {counted(number, 'GPU', 'GPUs')}")
 

@@ -38,10 +38,17 @@ from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads, num_accelerators
 from veldt.runtime.system_memory import available_memory
 from veldt.sampling.observations import blank_observation
-from veldt.systems.planning.autotune import ThreadTimes, choose_arithmetic, time_arithmetic, time_threads
+from veldt.systems.planning.autotune import (
+    ThreadTimes,
+    choose_arithmetic,
+    is_small,
+    time_arithmetic,
+    time_threads,
+)
 from veldt.systems.planning.sentences import describe
 
 _SURELY_FITS = 2**30  # bytes
+_REPLAY_THREADS = 8  # more than these do not gather frames faster: memory is the limit
 
 
 class _ByValue:
@@ -173,6 +180,17 @@ class RunPlan:
         return self.inference_threads_beside(self.config.run.threads)
 
     @property
+    def replay_threads(self) -> int:
+        """Threads that assemble a learner's batches of replay, while its envs wait.
+
+        On the CPU they are those of training. An accelerator leaves the cores free, and one core would take longer to
+        gather the frames of a batch than the accelerator takes to learn from it.
+        """
+        if self.device.type == "cpu":
+            return self.config.run.threads
+        return max(1, min(_REPLAY_THREADS, len(allowed_cores()) // self.config.roles.learners))
+
+    @property
     def inference_cores(self) -> Sequence[int]:
         """The cores that inference takes in turn; empty if it has a core of its own, or uses several threads."""
         cores = sorted(set(self.arrangement.cores))
@@ -201,9 +219,9 @@ def make_run_plan(request: RunRequest) -> RunPlan:
         EnvError: the env failed.
     """
     config, source, own = request.config, request.source, request.own
-    device = choose_device(config.run.device)
-    accelerators = min(num_accelerators(device), config.roles.learners)
     spec = probe_spec(source, config.atari)
+    device, why_device = planned_device(config.run.device, partial(make_network, config, spec, own))
+    accelerators = min(num_accelerators(device), config.roles.learners)
     algorithm = config.make_algorithm(spec.action)
     learners = config.roles.learners
     if not config.roles.has_acting_processes:
@@ -223,7 +241,7 @@ def make_run_plan(request: RunRequest) -> RunPlan:
         config.run.threads,
     )
     horizon = algorithm.horizon(config.phase_width)
-    decisions = (*describe(config, chosen, horizon, accelerators), *arithmetic.reasons)
+    decisions = (*describe(config, chosen, horizon, accelerators), *why_device, *arithmetic.reasons)
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
     may_change_threads = (
         arithmetic.threads_matter
@@ -233,6 +251,17 @@ def make_run_plan(request: RunRequest) -> RunPlan:
         and "threads" not in {**request.given_before, **request.given}
     )
     return RunPlan(config, source, spec, chosen, device, own, decisions, request.given, may_change_threads)
+
+
+def planned_device(name: str, make_network: Callable[[], Network]) -> tuple[torch.device, tuple[str, ...]]:
+    """Returns the device for `--device name`, and a sentence if `auto` leaves a GPU that is there to others.
+
+    Raises UsageError as `choose_device` does.
+    """
+    device = choose_device(name)
+    if name != "auto" or device.type == "cpu" or not is_small(make_network()):
+        return device, ()
+    return torch.device("cpu"), (f"device cpu (too small to gain from the {device.type.upper()} device)",)
 
 
 def _update_rows(config: TrainConfig, algorithm: Algorithm) -> int:

@@ -220,7 +220,7 @@ class SamplerLearner:
             note=self._note,
             rows=algorithm.batch_size // self._sharing,
             starts=algorithm.learning_starts // (learners // self._sharing),
-            threads=self._config.run.threads,
+            threads=self._run_plan.replay_threads,
             edge=self._edge,
         )
 
