@@ -98,6 +98,10 @@ class Failing(Scripted):
                 return (result[0], np.array([1.0]), *result[2:])
             case "text reward":
                 return (result[0], "one", *result[2:])
+            case "digit reward":
+                return (result[0], "1", *result[2:])
+            case "out of memory":
+                raise MemoryError
             case "no info":
                 return result[0] if len(result) == 2 else result[:4]
             case "hang":

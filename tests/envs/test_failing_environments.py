@@ -26,9 +26,11 @@ RAISES = {
     "infinite observation": "the observation contains an infinite number",
     "infinite reward": "the reward is an infinite number",
     "shape": r"has shape \(4,\), but the observation space declares \(3,\)",
-    "no number": "the reward is NaN",
+    "no number": "the reward is None: it must be a number",
     "array reward": r"the reward is array\(\[1\.\]\): it must be a number",
     "text reward": "the reward is 'one': it must be a number",
+    "digit reward": "the reward is '1': it must be a number",
+    "out of memory": "MemoryError",
     "no info": "an info dictionary$",
 }
 TAKES_PROCESS = {

@@ -87,6 +87,12 @@ def test_a_summary_is_absent_until_it_is_written(tmp_path: Path) -> None:
         run.read_summary()
 
 
+def test_a_config_that_is_no_file_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "config.json").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match=r"is not a veldt run: its config\.json is not a regular file$"):
+        RunDirectory.open(tmp_path)
+
+
 def test_a_path_that_is_no_run_suggests_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     new_run(tmp_path / "runs", "ppo-breakout")
     with pytest.raises(UsageError, match=r"no such directory.*did you mean '.*ppo-breakout'"):

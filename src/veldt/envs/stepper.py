@@ -110,9 +110,9 @@ class Stepper:
                         continue
                     gained, terminated, truncated, life_lost = envs[index].step(actions[index], rows, index)
                     try:
-                        reward[index] = gained
-                    except (TypeError, ValueError):
-                        raise ValueError(f"the reward is {gained!r}: it must be a number") from None
+                        reward[index] = +gained  # numpy would convert "1" and None, which have no sign
+                    except (TypeError, ValueError, OverflowError):
+                        reward[index] = _signless(gained)
                     if slow:
                         yield_core()
                     if terminated or truncated or life_lost:
@@ -221,6 +221,8 @@ class Stepper:
             self._shift_history(index)
             reward, terminated, truncated, _ = env.step(action, self._rows(0), index)
             self._check_observation(self._rows(0), index)
+            if not isinstance(reward, int | float | np.number):
+                reward = _signless(reward)
             score += float(np.float32(reward))  # float32, as in the rows
             if not math.isfinite(score):
                 raise ValueError(_bad_reward(reward))
@@ -366,6 +368,13 @@ class Stepper:
         details = "".join(traceback.format_exception(error)) if error.__traceback__ else ""
         what = f"{what}: {described(error)}"
         return named(self._settings, self._first + index, int(self._progress[1]), what, details)
+
+
+def _signless(reward: Any) -> Any:
+    """Returns a reward that has no sign and is a number all the same; ValueError for any other."""
+    if isinstance(reward, np.bool_):
+        return reward
+    raise ValueError(f"the reward is {reward!r}: it must be a number") from None
 
 
 def _bad_reward(reward: Any) -> str:

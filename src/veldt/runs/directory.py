@@ -82,6 +82,8 @@ class RunDirectory:
             )
         if (path / CONFIG).is_file():
             return cls(path)
+        if (path / CONFIG).exists():
+            raise UsageError(f"{path} is not a veldt run: its {CONFIG} is not a regular file")
         known = [str(run) for folder in (path.parent, Path("runs")) for run in _runs_in(folder)]
         here = [run for run in known if Path(run).name == path.name]
         hint = f" (did you mean '{here[0]}'?)" if here else did_you_mean(str(path), known)

@@ -8,6 +8,7 @@ is gone, for whatever reason, the kernel frees the memory.
 from __future__ import annotations
 
 import ctypes
+import errno
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from veldt.errors import UsageError
+from veldt.formatting import size
 
 ALIGNMENT = 64  # one cache line, so that two arrays never share one
 
@@ -47,7 +49,10 @@ class SharedArrays:
             self._block: Any = ctypes.create_string_buffer(max(total, 1))
         else:
             _check_fits(total)
-            self._block = context.RawArray(ctypes.c_char, max(total, 1))
+            try:
+                self._block = context.RawArray(ctypes.c_char, max(total, 1))
+            except OSError as error:
+                raise _not_shareable(total, error) from None
         self._arrays = self._views()
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -97,7 +102,26 @@ def _check_fits(nbytes: int) -> None:
         return
     if nbytes > free:
         raise UsageError(
-            f"the arrays that processes share need {nbytes / 2**20:,.0f} MiB more of shared memory, and /dev/shm has "
-            f"{free / 2**20:,.0f} MiB free: use fewer envs, a shorter --horizon or fewer --batches-ahead, or "
-            "enlarge /dev/shm (in Docker: --shm-size)"
+            f"the arrays that processes share need {size(nbytes)} more of shared memory, and /dev/shm has {size(free)} "
+            "free: use fewer envs, a shorter --horizon or fewer --batches-ahead, or enlarge /dev/shm (in Docker: "
+            "--shm-size)"
         )
+
+
+def _not_shareable(nbytes: int, error: OSError) -> UsageError:
+    """Returns the sentence for a block that the operating system refuses to make."""
+    if error.errno == errno.EFBIG:
+        why, mend = (
+            "a file may not be that large here (ulimit -f)",
+            "raise the limit with `ulimit -f unlimited`",
+        )
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        why, mend = f"the directory for it cannot be written ({error.strerror})", "mount /dev/shm for writing"
+    elif error.errno == errno.EMFILE:
+        raise error  # the limit of open files has a sentence of its own
+    else:
+        why, mend = str(error), "make room in /dev/shm"
+    return UsageError(
+        f"the arrays that processes share need {size(nbytes)} of shared memory, and {why}: {mend}, or run in one "
+        "process (--env-backend in-process, in a recipe that has it)"
+    )
