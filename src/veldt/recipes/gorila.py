@@ -56,7 +56,6 @@ GORILA = Recipe(
         "scale_learning_rate": Sourced("none", "measured here"),
         "double": Sourced(True, "measured here"),
         "epsilon_end": Sourced(0.05, "measured here"),
-        "epsilon_steps": Sourced(10_000, "measured here: 625 global updates"),
         "evaluation_epsilon": Sourced(0.0, DEFAULT),
         "evaluator_share": Sourced(0.2, "measured here"),
         "max_grad_norm": Sourced(10.0, "Wang et al. 2016"),
