@@ -122,6 +122,13 @@ def _named(env: str, kwargs: Mapping[str, Any] | None) -> EnvSource:
     return EnvSource(env, kwargs or {}, cloudpickle.dumps(_by_value(spec)) if by_script else None)
 
 
+def atari_games() -> list[str]:
+    """Returns the ids of all Atari games; none without ale-py."""
+    with contextlib.suppress(UsageError):
+        _register_atari(ATARI_PREFIX)
+    return [name for name in gymnasium.registry if name.startswith(ATARI_PREFIX)]
+
+
 def imported_module(env: str, kwargs: Mapping[str, Any]) -> str | None:
     """Returns the module that `env` or its keyword arguments cause to be imported; None if there is none.
 
@@ -193,8 +200,7 @@ def _gymnasium_make(
 
 
 def _unknown(env: str) -> str:
-    with contextlib.suppress(UsageError):  # suggest Atari games only if ale-py is installed
-        _register_atari(ATARI_PREFIX)
+    atari_games()  # which registers them, so that they are suggested if ale-py is installed
     native = _native_game(env)
     known = (name for name in gymnasium.registry if _native_game(name) in (None, name))
     hint = f" (did you mean '{native}'?)" if native else did_you_mean(env, known)

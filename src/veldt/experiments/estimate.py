@@ -14,12 +14,15 @@ from typing import Any
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement, Training
+from veldt.experiments.kinds import kind_of, one_of_each_kind
+from veldt.experiments.own_directory import AGAIN
 from veldt.experiments.owned_process import OwnedProcess
 from veldt.experiments.side_by_side import last_sentence
 from veldt.experiments.speed import Speed, speed_of, speed_while_learning
 from veldt.experiments.workspace import Workspace
-from veldt.formatting import as_float
+from veldt.formatting import as_float, counted
 from veldt.recipes import find
+from veldt.recipes.overrides import build_config
 from veldt.runs import strict_json
 from veldt.runs.directory import RunDirectory
 from veldt.runs.files import write_atomically
@@ -29,7 +32,7 @@ from veldt.runtime.cores import allowed_cores
 from veldt.tracking.metrics import read_metrics
 
 _PROBE_S = 3.0  # of training with updates, after which a probe is interrupted
-_PROBE_DEADLINE_S = 30.0
+_PROBE_DEADLINE_S = 120.0  # a large batch on a busy core takes seconds
 _END_S = 20.0
 _START_S = 4.0  # of a run, before its first step
 
@@ -38,7 +41,7 @@ def seconds_of(job: Job, steps: int, speeds: dict[str, float]) -> float:
     """Returns the seconds that a job takes, alone on its cores; `steps` are those that a training still makes."""
     if isinstance(job, Measurement):
         return job.seconds
-    return _START_S + steps / speeds[_kind(job)]
+    return _START_S + steps / speeds[kind_of(job)]
 
 
 def total_seconds(seconds: Mapping[Job, float]) -> float:
@@ -59,23 +62,27 @@ def measure_speeds(
 ) -> dict[str, float]:
     """Returns the steps per second of each kind of training among the jobs, from runs and probes.
 
-    A kind is measured once, by a run of a few seconds, and kept in the experiment's directory.
+    A kind is measured once, by a run of a few seconds, and kept in the experiment's directory. `note` gets a sentence
+    before each.
     """
     path = workspace.speeds_path
     speeds: dict[str, float] = workspace.read_json(path) if path.exists() else {}
-    for job in jobs:
-        if isinstance(job, Measurement) or _kind(job) in speeds:
-            continue
-        note(f"measuring the speed of {job.recipe} on {job.env}, {job.group}")
-        speeds[_kind(job)] = _probed(job, workspace.root / "probe")
-        write_atomically(path, strict_json.dumps(speeds).encode(), "the measured speeds")
+    probes = [job for job in one_of_each_kind(jobs) if kind_of(job) not in speeds]
+    if probes:
+        note(_about(jobs, probes))
+    for number, job in enumerate(probes, 1):
+        note(f"{number}/{len(probes)} {job.recipe} on {job.env}, {job.group}")
+        speeds[kind_of(job)] = _probed(job, workspace.root / "probe")
+        write_atomically(path, strict_json.dumps(speeds).encode(), "the measured speeds", AGAIN)
     return speeds
 
 
-def _kind(job: Training) -> str:
-    """Returns the name of what decides a run's speed: everything but its seed, and the length of the run."""
-    settings = {name: value for name, value in job.settings.items() if name != "steps"}
-    return strict_json.dumps([job.recipe, job.env, settings], sort_keys=True)
+def _about(jobs: Sequence[Job], probes: Sequence[Training]) -> str:
+    """Returns a sentence on what is measured."""
+    trainings = [job for job in jobs if isinstance(job, Training)]
+    envs, measured = ({job.env for job in some} for some in (trainings, probes))
+    where = f", on {len(measured)} of {len(envs)} environments" if measured < envs else ""
+    return f"measuring the speed of {counted(len(probes), 'kind of run', 'kinds of runs')}, some seconds each{where}:"
 
 
 def _probed(job: Training, scratch: Path) -> float:
@@ -95,6 +102,7 @@ def _probed(job: Training, scratch: Path) -> float:
             ):
                 time.sleep(0.25)
                 speed = _measured(scratch) or speed
+            has_ended = process.poll() is not None
             speed = _measured(scratch) or _of_whole(scratch) or speed
         finally:
             process.interrupt()
@@ -102,18 +110,17 @@ def _probed(job: Training, scratch: Path) -> float:
         if scratch.exists():
             remove_own_tree(scratch, OF_RUN)
         if speed is None:
-            raise VeldtError(
-                f"{job.recipe} on {job.env} did not train: {last_sentence(said) or 'it made no step'}"
-            )
+            why = (has_ended and last_sentence(said)) or f"it made no step in {_PROBE_DEADLINE_S:.0f} s"
+            raise VeldtError(f"{job.recipe} on {job.env} did not train: {why}")
     return speed.steps_per_second
 
 
 def probe_settings(job: Training) -> dict[str, Any]:
     """Returns the settings of a run that is measured: it learns from its first seconds on, also from replay."""
     settings = {**job.settings, "log": "none", "log_every": 0.5}
-    learn = find(job.recipe).config(job.env).learn
-    if isinstance(learn, OffPolicyConfig):
-        batches = settings.get("batch_size", learn.batch_size) * settings.get("learners", 1)
+    config = build_config(find(job.recipe).draft(job.env), job.settings)
+    if isinstance(config.learn, OffPolicyConfig):
+        batches = config.learn.batch_size * config.roles.learners
         settings |= {"learning_starts": max(1_000, 2 * batches), "checkpoint_replay": "none"}
     return settings
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from veldt.experiments.games import env_of_game
 from veldt.setting_metadata import flag
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Scale = Literal["small", "paper"]
 class Request:
     """What the user asks of an experiment.
 
-    `seeds` is the number of seeds (1, 2, ...). `games` are the environments, () for those of the experiment.
+    `seeds` is the number of seeds (1, 2, ...). `games` are the ids of environments, () for those of the experiment.
     """
 
     scale: Scale
@@ -39,13 +40,8 @@ class Request:
         return range(1, self.seeds + 1)
 
     def envs(self, *default: str) -> tuple[str, ...]:
-        """Returns the ids of the environments: of `games`, where a name such as Pong is ALE/Pong-v5, or `default`."""
-        return tuple(env_of(game) for game in self.games) or default
-
-
-def env_of(game: str) -> str:
-    """Returns the id of an environment: of an Atari game its ALE id, anything else as it is."""
-    return f"ALE/{game}-v5" if re.fullmatch(r"[A-Z][A-Za-z]+", game) else game
+        """Returns the ids of the environments: `games`, or `default` without any."""
+        return self.games or default
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # a job is only itself: the key of its result
@@ -137,6 +133,8 @@ class Experiment:
         repeats: whether several seeds make sense.
         hours: measured on two cores at a small scale, with the experiment's own seeds.
         needs: modules that must be installed, with the command that installs each.
+        env_of: returns the id in `Request.games` of an environment that the user names. UsageError if it is unknown.
+        normalises: whether the scores are compared with those of humans.
     """
 
     name: str
@@ -149,6 +147,8 @@ class Experiment:
     repeats: bool = True
     hours: float = float("nan")
     needs: Mapping[str, str] = field(default_factory=dict)
+    env_of: Callable[[str], str] = env_of_game
+    normalises: bool = False
 
 
 def as_flag(name: str, value: Any) -> list[str]:

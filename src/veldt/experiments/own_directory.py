@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from veldt.errors import UsageError
 from veldt.runs import strict_json
 from veldt.runs.files import explained, read_file, write_atomically
 
+AGAIN = "give the same command again (what is done is kept)"  # what to do when there is room on the disk
 _LOCK = "lock"
 
 
@@ -37,6 +39,7 @@ class OwnDirectory:
         self.root, self._verb, self._noun, self._asked = root, verb, noun, asked
         self._said_as, self._before = said_as, {_LOCK, *before}
         self._path = root / f"{noun}.json"
+        self._made: list[Path] = []
 
     def open(self) -> None:
         """Makes the directory, or continues one, and locks it until this process ends.
@@ -44,9 +47,10 @@ class OwnDirectory:
         Raises:
             UsageError: something else was asked of it, it has files of the user's, or another process works in it.
         """
-        with explained(f"the directory of the {self._noun}", self.root):
+        with explained(f"the directory of the {self._noun}", self.root, AGAIN):
             if self.root.exists() and not self.root.is_dir():
                 raise UsageError(f"--out {self.root} is a file: name a new directory")
+            self._made = [path for path in (self.root, *self.root.parents) if not path.exists()]
             self.root.mkdir(parents=True, exist_ok=True)
         if not self._path.exists() and (
             foreign := sorted({p.name for p in self.root.iterdir()} - self._before)
@@ -54,7 +58,8 @@ class OwnDirectory:
             raise UsageError(
                 f"--out {self.root} has files ({foreign[0]}) and is no {self._noun}: name a new directory for this one"
             )
-        self._lock = (self.root / _LOCK).open("a")
+        with explained("the lock", self.root / _LOCK, AGAIN):
+            self._lock = (self.root / _LOCK).open("a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -68,11 +73,20 @@ class OwnDirectory:
         """Unlocks the directory."""
         self._lock.close()
 
+    def discard_unless_begun(self) -> None:
+        """Removes the directory again, if `open` has made it and nothing was asked of it yet."""
+        if self._made and not self._path.exists():
+            for name in self._before:
+                (self.root / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # somebody else has put something there
+                for path in self._made:
+                    path.rmdir()
+
     def begin(self) -> None:
         """Notes what is asked, with which alone the directory can be continued from now on."""
         if not self._path.exists():
             asked = strict_json.dumps(self._asked, indent=1).encode()
-            write_atomically(self._path, asked, f"the settings of the {self._noun}")
+            write_atomically(self._path, asked, f"the settings of the {self._noun}", AGAIN)
 
     def read_json(self, path: Path) -> dict[str, Any]:
         """Returns the JSON object in a file of this directory. UsageError if it holds none."""

@@ -13,6 +13,7 @@ import jinja2
 
 from veldt.experiments.experiment import Experiment, file_name
 from veldt.experiments.figures import Exhibit, Table
+from veldt.experiments.own_directory import AGAIN
 from veldt.experiments.results import FinishedRun, Results
 from veldt.runs.files import write_atomically
 from veldt.runs.machine import describe_machine
@@ -84,13 +85,15 @@ def write_page(out: Path, page: Page) -> None:
     for drawing in page.exhibit.drawings:
         buffer = io.BytesIO()
         drawing.figure.savefig(buffer, format="png")
-        write_atomically(out.with_name(f"{file_name(drawing.title)}.png"), buffer.getvalue(), "a figure")
+        write_atomically(
+            out.with_name(f"{file_name(drawing.title)}.png"), buffer.getvalue(), "a figure", AGAIN
+        )
         pictures.append((drawing, base64.b64encode(buffer.getvalue()).decode()))
     for table in (*page.exhibit.tables, *page.files):
-        write_atomically(out.with_name(f"{file_name(table.title)}.csv"), _csv(table), "a table")
+        write_atomically(out.with_name(f"{file_name(table.title)}.csv"), _csv(table), "a table", AGAIN)
     template = jinja2.Environment(autoescape=True).from_string(_TEMPLATE)
     html = template.render(page=page, pictures=pictures, machine=_machine())
-    write_atomically(out, html.encode(errors="replace"), "the page of results")
+    write_atomically(out, html.encode(errors="replace"), "the page of results", AGAIN)
 
 
 def page_of(experiment: Experiment, results: Results, command: str) -> Page:

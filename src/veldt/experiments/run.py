@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,13 +10,16 @@ from pathlib import Path
 from rich.console import Console
 
 from veldt.errors import UsageError, VeldtError
+from veldt.experiments.checks import check_installed, check_jobs
 from veldt.experiments.estimate import measure_speeds, seconds_of, total_seconds
-from veldt.experiments.experiment import Experiment, Job, Request
+from veldt.experiments.experiment import Experiment, Job, Request, Training
 from veldt.experiments.live import LiveTable
 from veldt.experiments.page import page_of, write_page
+from veldt.experiments.plan import hours_of, plan_table
 from veldt.experiments.scheduler import Scheduler
 from veldt.experiments.workspace import Workspace
 from veldt.formatting import counted, duration
+from veldt.report.normalising import is_normalisable
 
 _HOUR = 3600.0
 
@@ -39,22 +41,23 @@ def run_experiment(
         plan_only: only print the plan, and return None.
 
     Raises:
-        UsageError: `root` is of another experiment or of other settings; something is not installed; the budget is too
-            small for one job.
-        VeldtError: jobs failed, after all others were done and the page was written.
+        UsageError: `root` is of another experiment or of other settings; something is not installed; a run could not
+            begin; the budget is too small for one job. Nothing is made then.
+        VeldtError: jobs failed, after all others were done and the page was written; or the disk is full, and the same
+            command continues when there is room.
         KeyboardInterrupt: after the running jobs have written their checkpoints.
     """
-    _check_installed(experiment)
+    check_installed(experiment)
     jobs = list(experiment.jobs(request))
-    names = [job.name for job in jobs]
-    if len(set(names)) < len(names):
-        raise UsageError(
-            f"two runs would have the name {max(names, key=names.count)}: name each environment once"
-        )
+    check_jobs(jobs)
     workspace = Workspace(root, experiment, request)
     workspace.open()
     with contextlib.closing(workspace):
-        _planned(workspace, experiment, jobs, console, budget_hours)
+        try:
+            _planned(workspace, experiment, jobs, console, budget_hours)
+        except UsageError:
+            workspace.discard_unless_begun()
+            raise
         return None if plan_only else _worked(workspace, experiment, jobs, console, budget_hours * _HOUR)
 
 
@@ -64,18 +67,29 @@ def _planned(
     """Prints what is left to do and how long it takes. UsageError if the budget is too small for a part of it."""
     left = [job for job in jobs if not workspace.is_done(job)]
     steps = {job: workspace.steps_left(job) for job in left}
-    console.print(_plan(experiment, jobs, steps), highlight=False)
+    console.print(_summary(experiment, jobs, steps), highlight=False)
+    if experiment.normalises and (unknown := [env for env in _envs(jobs) if not is_normalisable(env)]):
+        console.print(
+            f"No human score is published of {', '.join(unknown)}: the raw scores are shown alone.",
+            highlight=False,
+        )
     if not left:
         return
     speeds = measure_speeds(workspace, left, lambda text: console.print(text, style="dim", highlight=False))
     seconds = {job: seconds_of(job, steps[job], speeds) for job in left}
-    console.print(f"about {duration(total_seconds(seconds))} on this machine", highlight=False)
     shortest = min(seconds.values())
     if budget_hours * _HOUR < shortest:
         raise UsageError(
             f"--budget {budget_hours:g} hours is too small for one run, which takes about "
             f"{shortest / _HOUR:.2g} hours here"
         )
+    console.print(plan_table(seconds, speeds), highlight=False)
+    total = total_seconds(seconds)
+    console.print(
+        f"{counted(len(left), 'run', 'runs')}, about {hours_of(total / _HOUR)} hours ({duration(total)}) on this "
+        "machine, as many side by side as its cores allow",
+        highlight=False,
+    )
 
 
 def _worked(
@@ -83,13 +97,16 @@ def _worked(
 ) -> Path:
     """Does what is left, and returns the page of all that is done. VeldtError if a job has failed."""
     workspace.begin()
+    page = workspace.root / "experiment.html"
     command = _command(experiment, workspace.request, workspace.root)
     try:
         with LiveTable(console, workspace, jobs) as table:
             progress = Scheduler(workspace, jobs, table.show, budget_s).run()
-    finally:  # also of what there is after Ctrl-C
-        page = workspace.root / "experiment.html"
-        write_page(page, page_of(experiment, workspace.results(jobs), command))
+    except BaseException:  # Ctrl-C too: the page has what there is
+        with contextlib.suppress(VeldtError):  # the disk may be full
+            write_page(page, page_of(experiment, workspace.results(jobs), command))
+        raise
+    write_page(page, page_of(experiment, workspace.results(jobs), command))
     if progress.failed:
         job, why = next(iter(progress.failed.items()))
         raise VeldtError(
@@ -105,23 +122,21 @@ def _worked(
     return page
 
 
-def _check_installed(experiment: Experiment) -> None:
-    for module, command in experiment.needs.items():
-        if importlib.util.find_spec(module) is None:
-            raise UsageError(
-                f"the experiment {experiment.name} needs {module}, which is not installed: {command}"
-            )
-
-
-def _plan(experiment: Experiment, jobs: Sequence[Job], left: Mapping[Job, int]) -> str:
+def _summary(experiment: Experiment, jobs: Sequence[Job], left: Mapping[Job, int]) -> str:
     """Returns a line of numbers; `left` has the steps of each job that is not done."""
     done = len(jobs) - len(left)
     parts = [f"{experiment.name}: {counted(len(jobs), 'run', 'runs')}"]
     if done:
         parts.append(f"{done} done")
     if left:
-        parts.append(f"{len(left)} to do, {sum(left.values()):,} steps")
+        parts.append(f"{len(left)} to do")
+    if any(left.values()):
+        parts.append(f"{sum(left.values()):,} steps")
     return ", ".join(parts)
+
+
+def _envs(jobs: Sequence[Job]) -> list[str]:
+    return list(dict.fromkeys(job.env for job in jobs if isinstance(job, Training)))
 
 
 def _command(experiment: Experiment, request: Request, root: Path) -> str:

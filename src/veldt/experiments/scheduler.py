@@ -10,6 +10,7 @@ from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement
 from veldt.experiments.side_by_side import Ended, SideBySide
 from veldt.experiments.workspace import Workspace
+from veldt.runs.files import says_full
 
 _LOOK_S = 0.2
 
@@ -43,7 +44,12 @@ class Scheduler:
         self._running = SideBySide[Job]()
 
     def run(self) -> Progress:
-        """Runs all jobs that have no result yet. KeyboardInterrupt after all running ones have ended."""
+        """Runs all jobs that have no result yet.
+
+        Raises:
+            VeldtError: the disk is full, where the next job would fail too; after all running ones have ended.
+            KeyboardInterrupt: after all running ones have ended.
+        """
         try:
             while self.progress.waiting or not self._running.is_idle:
                 self._start_what_fits()
@@ -80,6 +86,7 @@ class Scheduler:
                 self._check(ended)
                 self.progress.done.append(ended.key)
             except VeldtError as error:
+                _refuse_full_disk(ended.key, str(error))
                 self.progress.failed[ended.key] = str(error)
 
     def _check(self, ended: Ended[Job]) -> None:
@@ -90,3 +97,9 @@ class Scheduler:
             self._workspace.keep(ended.key, ended.printed)
         elif not self._workspace.is_done(ended.key):
             raise VeldtError("ended before its steps were done")
+
+
+def _refuse_full_disk(job: Job, why: str) -> None:
+    if says_full(why):
+        cause = why.partition("; make room")[0]
+        raise VeldtError(f"{job.name} was stopped: {cause}; make room, and the same command continues")

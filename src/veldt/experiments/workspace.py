@@ -8,7 +8,7 @@ from pathlib import Path
 
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Experiment, Job, Measurement, Request, Training
-from veldt.experiments.own_directory import OwnDirectory
+from veldt.experiments.own_directory import AGAIN, OwnDirectory
 from veldt.experiments.results import FinishedRun, Measured, Results
 from veldt.experiments.training_state import command_for_rest, has_ended, steps_left
 from veldt.runs import strict_json
@@ -57,9 +57,9 @@ class Workspace(OwnDirectory):
         except ValueError as error:
             raise VeldtError(f"the measurement {job.name} printed no JSON: {error}") from None
         path = self._measured_path(job)
-        with explained("a measurement", path):
+        with explained("a measurement", path, AGAIN):
             path.parent.mkdir(exist_ok=True)
-        write_atomically(path, strict_json.dumps(values).encode(), "a measurement")
+        write_atomically(path, strict_json.dumps(values).encode(), "a measurement", AGAIN)
 
     def results(self, jobs: Sequence[Job]) -> Results:
         """Returns the results of all jobs that are done."""

@@ -47,7 +47,7 @@ def human_normalised(score: float, game: str, starts: str = "no-op") -> float:
         UsageError: no scores of the game are published for these starts.
     """
     known = _table(starts)
-    key = _key(game)
+    key = game_key(game)
     if key not in known:
         hint = did_you_mean(game, [one.game for one in known.values()])
         raise UsageError(
@@ -61,7 +61,7 @@ def human_normalised(score: float, game: str, starts: str = "no-op") -> float:
 
 def is_normalisable(game: str, starts: str = "no-op") -> bool:
     """Whether `human_normalised` has scores of the game."""
-    return _key(game) in _table(starts)
+    return game_key(game) in _table(starts)
 
 
 @functools.cache
@@ -71,7 +71,7 @@ def _table(starts: str) -> dict[str, ReferenceScores]:
         raise UsageError(f"starts is '{starts}': it must be one of {', '.join(STARTS)}")
     text = (resources.files("veldt.report") / "reference" / "atari_scores.csv").read_text("utf-8")
     return {
-        _key(row["game"]): ReferenceScores(
+        game_key(row["game"]): ReferenceScores(
             row["game"], float(row["random"]), float(row["human"]), row["source"]
         )
         for row in csv.DictReader(text.splitlines())
@@ -79,7 +79,7 @@ def _table(starts: str) -> dict[str, ReferenceScores]:
     }
 
 
-def _key(game: str) -> str:
-    """The name of a game without what says how it is played."""
+def game_key(game: str) -> str:
+    """Returns what all names of a game have in common: bankheist for ALE/BankHeist-v5, BankHeist and bank_heist."""
     name = re.sub(r"(NoFrameskip|Deterministic)?-v\d+$", "", game.removeprefix("ALE/"))
     return name.replace("_", "").lower()

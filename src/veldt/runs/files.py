@@ -80,13 +80,13 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, data: bytes, what: str) -> None:
-    """Replaces `path` by `data`; readers see the old file or the new one. `what` names it in the VeldtError.
+def write_atomically(path: Path, data: bytes, what: str, then: str = _RESUME) -> None:
+    """Replaces `path` by `data`; readers see the old file or the new one. `what` and `then` are as for `explained`.
 
     UsageError if `path` is a link or not a file.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with explained(what, path):
+    with explained(what, path, then):
         refuse_other(path)
         descriptor = open_new(temporary)
         try:

@@ -52,6 +52,7 @@ def experiment(arguments: list[str]) -> str:
     if asked.budget is not None and not 0 < asked.budget < math.inf:
         raise UsageError(f"--budget is {asked.budget:g}: it must be a number of hours, more than 0")
     from veldt.experiments.experiment import Request
+    from veldt.experiments.games import resolved
     from veldt.experiments.run import run_experiment
     from veldt.tracking.console import output_console
 
@@ -65,7 +66,7 @@ def experiment(arguments: list[str]) -> str:
     root = asked.out or Path("experiments") / f"{chosen.name}-{asked.scale}"
     page = run_experiment(
         chosen,
-        Request(asked.scale, seeds, tuple(dict.fromkeys(asked.games))),
+        Request(asked.scale, seeds, resolved(asked.games, chosen.env_of)),
         root,
         output_console(),
         budget_hours=math.inf if asked.budget is None else asked.budget,

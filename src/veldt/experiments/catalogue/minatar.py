@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from veldt.errors import UsageError, did_you_mean
 from veldt.experiments.catalogue.common import ALONE, scores_table
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
+from veldt.report.normalising import game_key
 
 _GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 _MODULE = "veldt.experiments.minatar_games"
@@ -50,6 +52,18 @@ _RECIPES: dict[str, dict[str, Any]] = {
     "apex-dqn": {**_Q, "actors": 2, "num_envs": 16},
 }
 _PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn")
+
+
+def _game_of(name: str) -> str:
+    """Returns the game of MinAtar that a user names, in any spelling; UsageError if there is none."""
+    games = {game_key(game): game for game in _GAMES}
+    key = game_key(name.removeprefix(f"{_MODULE}:"))
+    if key not in games:
+        raise UsageError(
+            f"--games has '{name}', which is no game of MinAtar{did_you_mean(name, _GAMES)}: known are "
+            f"{', '.join(_GAMES)}"
+        )
+    return games[key]
 
 
 def _games(request: Request) -> tuple[str, ...]:
@@ -123,5 +137,6 @@ MINATAR = Experiment(
         "Batches of 128 and a step size for them, where the published DQN has batches of 32 and an update each step.",
     ],
     seeds=(3, 5),
+    env_of=_game_of,
     needs={"minatar": "pip install --no-deps minatar"},
 )

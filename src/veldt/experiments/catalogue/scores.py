@@ -114,4 +114,5 @@ SCORES = Experiment(
     hours=0.33,
     seeds=(1, 2),
     needs=ATARI,
+    normalises=True,
 )

@@ -1,0 +1,41 @@
+"""The environments that a user names for an experiment: any spelling of an Atari game, or an environment's id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import gymnasium
+
+from veldt.envs.source import ATARI_PREFIX, atari_games, resolve
+from veldt.errors import UsageError, did_you_mean
+from veldt.report.normalising import game_key
+
+
+def resolved(names: Iterable[str], env_of: Callable[[str], str]) -> tuple[str, ...]:
+    """Returns what `env_of` makes of each name, each once. UsageError if one is not known."""
+    return tuple(dict.fromkeys(env_of(name) for name in names))
+
+
+def env_of_game(name: str) -> str:
+    """Returns the id of an environment: ALE/Pong-v5 for Pong, pong or PongNoFrameskip-v4, others as they are.
+
+    Raises:
+        UsageError: there is no such environment.
+        EnvError: its module failed when it was imported.
+    """
+    games = {game_key(one): one for one in atari_games()}
+    spec = gymnasium.registry.get(name)
+    is_another = ":" in name or (spec is not None and not str(spec.entry_point).startswith("ale_py"))
+    if not is_another and game_key(name) in games:
+        return games[game_key(name)]
+    is_word = re.fullmatch(r"\w+", name) is not None
+    if is_word and games:
+        known = [one.removeprefix(ATARI_PREFIX).removesuffix("-v5") for one in games.values()]
+        raise UsageError(
+            f"--games has '{name}', which is no Atari game{did_you_mean(name, known)}: give names such as Pong, "
+            "Gymnasium ids such as CartPole-v1, or module:function"
+        )
+    env = f"{ATARI_PREFIX}{name}-v5" if is_word else name
+    resolve(env)
+    return env

@@ -1,0 +1,118 @@
+"""The plan of an experiment as a table: what is left to run, how fast each part is here, and how long it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from veldt.experiments.experiment import Job, Measurement, Training
+from veldt.experiments.kinds import kind_of
+from veldt.formatting import count, whole
+from veldt.runs import strict_json
+
+_HOUR = 3600.0
+_FEW = 2  # environments that are all named
+
+
+@dataclasses.dataclass
+class _Row:
+    """Jobs that differ in their environment and seed only; `kind` and `settings` are cells of the table."""
+
+    kind: str
+    settings: str
+    jobs: list[Job] = dataclasses.field(default_factory=list)
+
+
+def plan_table(seconds: Mapping[Job, float], speeds: Mapping[str, float]) -> Table:
+    """Returns a row for each recipe and setting among the jobs.
+
+    Args:
+        seconds: how long each job that is not done takes alone.
+        speeds: steps per second by `kind_of`.
+    """
+    table = Table(box=None, pad_edge=False)
+    for name in ("recipe", "environments", "settings", "seeds"):
+        table.add_column(name, overflow="fold")
+    for name in ("runs", "steps", "cores", "SPS", "hours"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in _rows(list(seconds)):
+        first, hours = row.jobs[0], sum(seconds[job] for job in row.jobs) / _HOUR
+        steps, speed = "", ""
+        if isinstance(first, Training):
+            steps, speed = count(first.settings["steps"]), whole(speeds[kind_of(first)])
+        table.add_row(
+            row.kind,
+            _envs(row.jobs),
+            ", ".join(filter(None, (row.settings, *_different_flags(row.jobs)))),
+            _seeds(row.jobs),
+            str(len(row.jobs)),
+            steps,
+            str(first.cores or "all"),
+            speed,
+            hours_of(hours),
+        )
+    return table
+
+
+def hours_of(hours: float) -> str:
+    """Returns a number of hours with two digits, or all of those before the point."""
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
+
+
+def _rows(jobs: Sequence[Job]) -> list[_Row]:
+    different = _different(job.settings for job in jobs if isinstance(job, Training))
+    rows: dict[Any, _Row] = {}
+    for job in jobs:
+        if isinstance(job, Training):
+            key: Any = (job.recipe, strict_json.dumps(dict(job.settings), sort_keys=True))
+            kind, settings = job.recipe, _as_text(job, different)
+        else:
+            key = settings = job.group
+            kind = " ".join(job.words[:2]) if job.module == "veldt" else job.module.rpartition(".")[2]
+        rows.setdefault(key, _Row(kind, settings)).jobs.append(job)
+    return list(rows.values())
+
+
+def _different(settings: Any) -> list[str]:
+    """Returns the names of settings that are not the same in all trainings, in their order."""
+    every = list(settings)
+    names = dict.fromkeys(name for one in every for name in one)
+    return [name for name in names if any(one.get(name) != every[0].get(name) for one in every)]
+
+
+def _as_text(job: Training, different: Sequence[str]) -> str:
+    return ", ".join(f"{name} {_value(job.settings[name])}" for name in different if name in job.settings)
+
+
+def _different_flags(jobs: Sequence[Job]) -> list[str]:
+    """Returns the flags of measurements that are not the same in all, each with its values."""
+    words = [job.words for job in jobs if isinstance(job, Measurement)]
+    columns = [list(dict.fromkeys(column)) for column in zip(*words, strict=False)]
+    envs = {job.panel for job in jobs}
+    return [
+        " ".join((before[0].removeprefix("--"), *column))
+        for before, column in itertools.pairwise(columns)
+        if len(column) > 1 and not envs & set(column)
+    ]
+
+
+def _value(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple | list) else f"{value}"
+
+
+def _envs(jobs: Sequence[Job]) -> str:
+    envs = list(dict.fromkeys(job.env if isinstance(job, Training) else job.panel for job in jobs))
+    short = [env.rpartition(":")[2] for env in envs]
+    return ", ".join(short) if len(envs) <= _FEW else f"{short[0]} and {len(envs) - 1} more"
+
+
+def _seeds(jobs: Sequence[Job]) -> str:
+    """Returns the seeds of trainings, 1-3 for 1, 2 and 3; of measurements nothing."""
+    seeds = sorted({job.seed for job in jobs if isinstance(job, Training)})
+    if len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1:
+        return f"{seeds[0]}-{seeds[-1]}"
+    return " ".join(map(str, seeds))

@@ -1,0 +1,214 @@
+"""What an experiment says, refuses and measures before it trains."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+
+from small_experiments import console, experiment, printed, said_on
+from veldt.cli import main
+from veldt.errors import UsageError
+from veldt.experiments import estimate
+from veldt.experiments.catalogue import EXPERIMENTS
+from veldt.experiments.catalogue.minatar import MINATAR
+from veldt.experiments.estimate import measure_speeds, probe_settings
+from veldt.experiments.experiment import Measurement, Request, Training
+from veldt.experiments.games import env_of_game, resolved
+from veldt.experiments.kinds import one_of_each_kind
+from veldt.experiments.plan import plan_table
+from veldt.experiments.run import run_experiment
+from veldt.experiments.workspace import Workspace
+
+
+def training(**more: Any) -> Training:
+    given: dict[str, Any] = {"group": "g", "recipe": "ppo", "env": "CartPole-v1", "seed": 1} | more
+    return Training(**{"settings": {"steps": 6_000}, **given})
+
+
+def test_the_plan_is_a_table_of_what_is_left_with_what_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "allowed_cores", lambda: [0, 1])
+    monkeypatch.setattr("veldt.experiments.run.measure_speeds", lambda *_: defaultdict(lambda: 1_000.0))
+    jobs = [
+        training(
+            recipe=recipe,
+            env=env,
+            seed=seed,
+            group=f"{recipe} {width}",
+            settings={"steps": 3_600_000, "threads": 1, "num_envs": width},
+        )
+        for recipe in ("ppo", "a2c")
+        for width in (8, 16)
+        for env in ("ALE/Pong-v5", "ALE/Breakout-v5", "ALE/Qbert-v5")
+        for seed in (1, 2, 3)
+    ]
+    screen = console()
+    run_experiment(experiment(jobs), Request("paper", 3), tmp_path / "out", screen, plan_only=True)
+    lines = [" ".join(line.split()) for line in said_on(screen).splitlines()]
+    assert lines == [
+        "mine: 36 runs, 36 to do, 129,600,000 steps",
+        "recipe environments settings seeds runs steps cores SPS hours",
+        "ppo ALE/Pong-v5 and 2 more num_envs 8 1-3 9 3.6M 1 1,000 9",
+        "ppo ALE/Pong-v5 and 2 more num_envs 16 1-3 9 3.6M 1 1,000 9",
+        "a2c ALE/Pong-v5 and 2 more num_envs 8 1-3 9 3.6M 1 1,000 9",
+        "a2c ALE/Pong-v5 and 2 more num_envs 16 1-3 9 3.6M 1 1,000 9",
+        "36 runs, about 18 hours (18h 01m) on this machine, as many side by side as its cores allow",
+    ]
+
+
+def test_measurements_have_a_row_for_each_group_with_the_flags_that_differ() -> None:
+    jobs = [
+        Measurement(
+            group="one", words=("bench", "sampling", "--num-envs", n), seconds=1.0, panel="CartPole-v1"
+        )
+        for n in ("1", "2")
+    ]
+    table = plan_table(dict.fromkeys(jobs, 3_600.0), {})
+    assert [list(column.cells) for column in table.columns] == [
+        *(["bench sampling"], ["CartPole-v1"], ["one, num-envs 1 2"], [""], ["2"], [""], ["all"], [""], ["2"])
+    ]
+
+
+def test_one_game_is_measured_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each recipe and setting once, whatever the seed and the steps."""
+    jobs = [
+        training(env=env, seed=seed, group=str(width), settings={"steps": seed, "num_envs": width})
+        for env in ("ALE/Pong-v5", "ALE/Qbert-v5", "CartPole-v1")
+        for width in (4, 8)
+        for seed in (1, 2)
+    ]
+    probed: list[Training] = []
+    monkeypatch.setattr(estimate, "_probed", lambda job, _: probed.append(job) or 5.0)
+    workspace = Workspace(tmp_path / "out", experiment(jobs), Request("paper", 2))
+    workspace.open()
+    notes: list[str] = []
+    speeds = measure_speeds(workspace, jobs, notes.append)
+    assert probed == one_of_each_kind(jobs) == [jobs[0], jobs[2], jobs[8], jobs[10]]
+    assert notes == [
+        "measuring the speed of 4 kinds of runs, some seconds each, on 2 of 3 environments:",
+        "1/4 ppo on ALE/Pong-v5, 4",
+        "2/4 ppo on ALE/Pong-v5, 8",
+        "3/4 ppo on CartPole-v1, 4",
+        "4/4 ppo on CartPole-v1, 8",
+    ]
+    assert measure_speeds(workspace, jobs, notes.append) == speeds and len(notes) == 5
+
+
+@pytest.mark.parametrize(
+    ("recipe", "env", "given", "starts"),
+    [
+        ("dqn", "CartPole-v1", {"batch_size": 4_096, "learning_starts": 9_000}, 8_192),
+        ("gorila", "ALE/Pong-v5", {"batch_size": 512}, 8_192),  # the recipe's own 8 learners
+        ("gorila", "ALE/Pong-v5", {"batch_size": 512, "learners": 2}, 2_048),
+        ("dqn-512", "ALE/Pong-v5", {}, 1_024),  # the recipe's own batch
+        ("ppo", "CartPole-v1", {}, None),
+    ],
+)
+def test_a_probe_learns_from_its_first_batches_on(
+    recipe: str, env: str, given: dict[str, Any], starts: int | None
+) -> None:
+    job = training(recipe=recipe, env=env, settings={"steps": 10**6, **given})
+    assert probe_settings(job).get("learning_starts") == starts
+
+
+def test_a_probe_that_is_too_slow_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "_PROBE_DEADLINE_S", 0.0)
+    monkeypatch.setattr(estimate, "_END_S", 0.0)
+    with pytest.raises(estimate.VeldtError, match="ppo on CartPole-v1 did not train: it made no step in 0 s"):
+        estimate._probed(training(), tmp_path / "probe")
+
+
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [
+        *((name, "ALE/Pong-v5") for name in ("Pong", "pong", "ALE/Pong-v5", "PongNoFrameskip-v4")),
+        ("space_invaders", "ALE/SpaceInvaders-v5"),
+        ("CartPole-v1", "CartPole-v1"),
+        ("Blackjack-v1", "Blackjack-v1"),  # there is an Atari game of that name
+        ("own_parts:MODULE", None),
+    ],
+)
+def test_games_have_any_spelling(name: str, env: str | None) -> None:
+    if env is None:
+        with pytest.raises(UsageError, match="no environment 'own_parts:MODULE'"):
+            env_of_game(name)
+    else:
+        assert env_of_game(name) == env
+
+
+def test_games_are_named_once() -> None:
+    assert resolved(["Pong", "pong", "ALE/Pong-v5", "Breakout"], env_of_game) == (
+        "ALE/Pong-v5",
+        "ALE/Breakout-v5",
+    )
+    assert resolved(["Space Invaders".replace(" ", "_"), "seaquest"], MINATAR.env_of) == (
+        "space_invaders",
+        "seaquest",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("batches --games Pnog", "--games has 'Pnog', which is no Atari game (did you mean 'Pong'?)"),
+        ("batches --games CartPol-v1", "no environment 'CartPol-v1' (did you mean 'CartPole-v1'?)"),
+        ("batches --games nosuch:env", "there is no module 'nosuch'"),
+        ("minatar --games Pong", "--games has 'Pong', which is no game of MinAtar: known are asterix,"),
+        ("batches --games Pendulum-v1", "dqn cannot choose this environment's actions, which are continuous"),
+        ("scores --games CartPole-v1", "a2c-16 has a paper's values for Atari games (ALE/...) alone"),
+    ],
+)
+def test_a_game_that_cannot_be_trained_is_refused_before_anything_is_made(
+    words: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(["experiment", *words.split()])
+    assert stopped.value.code == 2
+    err = capsys.readouterr().err
+    assert said in err and len(err.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_environment_is_refused_before_anything_is_made_where_it_cannot_be_made(tmp_path: Path) -> None:
+    def fails() -> gymnasium.Env[Any, Any]:
+        raise RuntimeError("no licence")
+
+    gymnasium.register("Fails-v0", fails)
+    try:
+        with pytest.raises(Exception, match="no licence"):
+            run_experiment(
+                experiment([training(env="Fails-v0")]), Request("small", 1), tmp_path / "out", console()
+            )
+    finally:
+        del gymnasium.registry["Fails-v0"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_games_without_a_human_score_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("veldt.experiments.run.measure_speeds", lambda *_: defaultdict(lambda: 10.0))
+    screen = console()
+    request = Request("small", 1, ("ALE/Pong-v5", "ALE/Blackjack-v5"))
+    run_experiment(EXPERIMENTS["scores"], request, tmp_path / "out", screen, plan_only=True)
+    assert "No human score is published of ALE/Blackjack-v5: the raw scores are shown alone." in said_on(
+        screen
+    )
+
+
+def test_a_budget_that_is_too_small_leaves_nothing(tmp_path: Path) -> None:
+    mine, request = experiment([printed("late", "print('{}')")]), Request("small", 1)
+    for root in (tmp_path / "new" / "deep", tmp_path / "planned"):
+        if root.name == "planned":
+            run_experiment(mine, request, root, console(), plan_only=True)
+        with pytest.raises(UsageError, match=r"--budget 0.0001 hours is too small for one run"):
+            run_experiment(mine, request, root, console(), budget_hours=1e-4)
+    assert [path.name for path in tmp_path.iterdir()] == ["planned"]

@@ -1,0 +1,50 @@
+"""Experiments of a few quick jobs."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from veldt.experiments.experiment import Experiment, Job, Measurement
+from veldt.experiments.figures import Exhibit, Table, learning_curves
+from veldt.experiments.results import Results
+
+
+class Printed(Measurement):
+    """A measurement by a line of Python."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", *self.words]
+
+
+def printed(group: str, code: str) -> Printed:
+    return Printed(group=group, words=(code,), seconds=1.0, cores=1)
+
+
+def experiment(jobs: Sequence[Job], **more: Any) -> Experiment:
+    def draw(results: Results) -> Exhibit:
+        rows = [(run.job.group, f"{run.score:.1f}") for run in results.runs]
+        return Exhibit("It says that.", [learning_curves(results)], [Table("Scores", ("run", "score"), rows)])
+
+    return Experiment(
+        name="mine",
+        source="a paper",
+        shows="Something.",
+        jobs=lambda _: jobs,
+        draw=draw,
+        differs=lambda _: ["All."],
+        **more,
+    )
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def said_on(screen: Console) -> str:
+    assert isinstance(screen.file, io.StringIO)
+    return screen.file.getvalue()
