@@ -1,9 +1,11 @@
-"""The memory of a run's processes."""
+"""The memory of a run's processes, and the cores that they use."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -51,3 +53,19 @@ def test_what_was_measured_is_returned_again_for_a_second(monkeypatch: pytest.Mo
     monkeypatch.setattr(resource_usage, "_LEAST_SECONDS", 0.0)
     usage.metrics()
     assert len(calls) == 2
+
+
+def test_cores_are_of_an_interval_that_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, cpu_seconds = [100.0], [1.01]  # a hundredth of a second, of a few microseconds
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "process_time", lambda: 1.0)
+    monkeypatch.setattr(
+        resource_usage, "_usage", lambda: {os.getpid(): resource_usage._Used(cpu_seconds[0], 0, 0, 0, [])}
+    )
+    usage = resource_usage.ResourceUsage()
+    now[0] += 1e-6
+    assert "system/cores" not in usage.metrics()
+    now[0] += 0.5
+    assert "system/cores" not in usage.metrics()  # what was measured within the last second
+    now[0], cpu_seconds[0] = 104.0, 3.0
+    assert usage.metrics()["system/cores"] == pytest.approx(0.5)  # 2 of 4 seconds since it was made

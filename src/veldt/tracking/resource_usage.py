@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from typing import NamedTuple
@@ -9,6 +10,8 @@ from typing import NamedTuple
 # It takes milliseconds to look at all processes: a run with many short phases a second, each with a row of metrics,
 # measures no oftener than this.
 _LEAST_SECONDS = 1.0
+# The system counts a process's time in hundredths of a second: cores of a shorter interval would be off by a tenth.
+_LEAST_INTERVAL = 0.1
 
 
 class _Used(NamedTuple):
@@ -21,7 +24,7 @@ class _Used(NamedTuple):
 
 class ResourceUsage:
     """Measures from one call of `metrics` to the next, if a second lies between them. It is made before the run
-    starts any process.
+    starts any process, and the first call measures from then on.
 
     A process that ended in between counts with the time that it had used at the call before.
     """
@@ -29,27 +32,34 @@ class ResourceUsage:
     def __init__(self) -> None:
         self._measured_at = time.perf_counter()
         self._cpu_seconds = {os.getpid(): time.process_time()}
+        self._looked_at = -math.inf
         self._metrics: dict[str, float] = {}
 
     def metrics(self) -> dict[str, float]:
         """Returns the mean number of cores in use since the last measurement, and the bytes of memory in use now.
 
-        Within a second of a measurement, what it gave is returned again.
+        Within a second of a measurement, what it gave is returned again. There are no cores in the first tenth of a
+        second, of which they cannot be measured.
         """
         now = time.perf_counter()
-        if self._metrics and now - self._measured_at < _LEAST_SECONDS:
+        if now - self._looked_at < _LEAST_SECONDS:
             return dict(self._metrics)
+        self._looked_at = now
         usage = _usage()
-        # (A number may have been given to another process since.)
-        spent = sum(max(0.0, one.cpu_seconds - self._cpu_seconds.get(pid, 0.0)) for pid, one in usage.items())
-        cores = spent / max(now - self._measured_at, 1e-9)
-        self._measured_at = now
-        self._cpu_seconds = {pid: one.cpu_seconds for pid, one in usage.items()}
         # What processes share is nearly the same in all: libraries, and the blocks for weights, envs and replay, of
         # which the process that makes them has every page.
         private = sum(_own_bytes(one, usage.get(one.parent)) for one in usage.values())
         shared = max((one.shared_bytes for one in usage.values()), default=0)
-        self._metrics = {"system/cores": cores, "system/memory_bytes": float(private + shared)}
+        self._metrics = {"system/memory_bytes": float(private + shared)}
+        seconds = now - self._measured_at
+        if seconds >= _LEAST_INTERVAL:
+            # (A number may have been given to another process since.)
+            spent = sum(
+                max(0.0, one.cpu_seconds - self._cpu_seconds.get(pid, 0.0)) for pid, one in usage.items()
+            )
+            self._metrics["system/cores"] = spent / seconds
+            self._measured_at = now
+            self._cpu_seconds = {pid: one.cpu_seconds for pid, one in usage.items()}
         return dict(self._metrics)
 
 
