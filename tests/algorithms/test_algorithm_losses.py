@@ -49,6 +49,8 @@ def test_a2c_loss() -> None:
     assert float(metrics["train/policy_loss"]) == pytest.approx(policy, rel=1e-4)
     assert float(metrics["train/value_loss"]) == pytest.approx(value, rel=1e-4)
     assert float(metrics["train/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
+    assert float(metrics["train/value_mean"]) == pytest.approx(np.mean(n["value"]), rel=1e-4)
+    assert not metrics["train/value_mean"].requires_grad
     assert float(loss) == pytest.approx(policy + 0.4 * value - 0.03 * np.mean(n["entropy"]), rel=1e-4)
 
 
@@ -78,6 +80,7 @@ def test_ppo_loss(clip_values: bool, normalise: bool) -> None:
     assert float(metrics["train/policy_loss"]) == pytest.approx(policy, rel=1e-4)
     assert float(metrics["train/value_loss"]) == pytest.approx(np.mean(error), rel=1e-4)
     assert float(loss) == pytest.approx(policy + 0.4 * np.mean(error) - 0.03 * entropy, rel=1e-4)
+    assert float(metrics["train/value_mean"]) == pytest.approx(np.mean(n["value"]), rel=1e-4)
     assert float(metrics["train/approx_kl"]) == pytest.approx(np.mean(ratio - 1 - np.log(ratio)), rel=1e-3)
     assert float(metrics["train/clip_fraction"]) == pytest.approx(np.mean(np.abs(ratio - 1) > 0.2))
     assert 0 < float(metrics["train/clip_fraction"]) < 1

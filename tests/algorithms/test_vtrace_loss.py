@@ -105,6 +105,7 @@ def test_equal_to_the_naive_sums(events: list[list[str]], seed: int, **values: f
     assert float(metrics["train/policy_loss"]) == pytest.approx(policy, rel=1e-3, abs=1e-4)
     assert float(metrics["train/value_loss"]) == pytest.approx(value, rel=1e-3, abs=1e-4)
     assert float(metrics["train/entropy"]) == pytest.approx(np.mean(n["entropy"]), rel=1e-4)
+    assert float(metrics["train/value_mean"]) == pytest.approx(np.mean(n["value"]), rel=1e-4)
     assert float(loss) == pytest.approx(
         policy + 0.4 * value - 0.03 * np.mean(n["entropy"]), rel=1e-3, abs=1e-4
     )

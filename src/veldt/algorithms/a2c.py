@@ -74,5 +74,6 @@ class A2C(PolicyGradient):
             "train/policy_loss": policy_loss.detach(),
             "train/value_loss": value_loss.detach(),
             "train/entropy": entropy.detach(),
+            "train/value_mean": valid.mean(value_N.detach()),
         }
         return Loss(loss, metrics, rows=valid.count)

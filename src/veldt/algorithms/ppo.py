@@ -128,6 +128,7 @@ class PPO(PolicyGradient):
             "train/policy_loss": policy_loss.detach(),
             "train/value_loss": value_loss.detach(),
             "train/entropy": entropy.detach(),
+            "train/value_mean": valid.mean(value_N.detach()),
             "train/approx_kl": valid.mean(approximate_kl(log_ratio_N)),
             "train/clip_fraction": valid.mean(clipped_N),
         }

@@ -125,6 +125,7 @@ class VTrace(PolicyGradient):
             "train/policy_loss": policy_loss.detach(),
             "train/value_loss": value_loss.detach(),
             "train/entropy": entropy.detach(),
+            "train/value_mean": valid.mean(value_N.detach()),
             "train/rho_mean": valid.mean(returns.rho_TB.flatten()),
             "train/rho_clip_fraction": valid.mean(clipped_N),
         }

@@ -50,6 +50,7 @@ TITLES = {
     "train/actor_loss": ("Actor's loss", ""),
     "train/rho_mean": ("Importance ratio", "ρ, clipped, of the actions taken"),
     "train/rho_clip_fraction": ("Clipped ratios", "share of the steps"),
+    "train/value_mean": ("Value estimate V", "of the observations learned from"),
     "train/q_mean": ("Value estimate Q", "of the actions learned from"),
     "train/policy_q_mean": ("Value estimate Q", "of the policy's actions"),
     "train/td_error": ("TD error", "absolute"),

@@ -165,6 +165,13 @@ _TRAIN = (
         _POLICY_GRADIENT,
     ),
     Metric(
+        "train/value_mean",
+        "return",
+        "Mean value estimate V of the observations learned from: of the returns learned from, discounted, and of "
+        "clipped or normalised rewards where these are on.",
+        _POLICY_GRADIENT,
+    ),
+    Metric(
         "train/approx_kl",
         "nats",
         "Estimate of KL(acted ‖ updated), from the policy that acted to the updated one, from the stored "
