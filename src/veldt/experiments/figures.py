@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from veldt.experiments.results import FinishedRun, Results, mean_curve
+from veldt.formatting import counted
 
 _WIDTH, _HEIGHT = 4.6, 3.3  # inches of a chart
 _MOST_IN_A_ROW = 3
@@ -90,7 +91,7 @@ def learning_curves(
             one.legend(frameon=False, fontsize=7)
     seeds = max((len(runs) for _, _, runs in results.groups()), default=0)
     bands = "; bands are 95% bootstrap intervals" if seeds > 1 else " (one seed: no interval)"
-    return Drawing(title, f"Mean raw return over {seeds} seeds{bands}.", figure)
+    return Drawing(title, f"Mean raw return over {counted(seeds, 'seed', 'seeds')}{bands}.", figure)
 
 
 def lines(

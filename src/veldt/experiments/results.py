@@ -14,6 +14,7 @@ from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.speed import speed_while_learning
 from veldt.formatting import as_float
 from veldt.report import statistics
+from veldt.report.finished_episodes import first_reached
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import read_episodes
 from veldt.tracking.metrics import read_metrics
@@ -48,10 +49,11 @@ class FinishedRun:
 
     @cached_property
     def episodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The step at the end of each episode and its raw return, float64 [E] each, in the order of steps."""
+        """The step at the end of each episode and its finite raw return, float64 [E] each, in the order of steps."""
         pairs = np.array([(one.step, one.score) for one in read_episodes(self.path)], np.float64).reshape(
             -1, 2
         )
+        pairs = pairs[np.isfinite(pairs[:, 1])]
         pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
         return pairs[:, 0], pairs[:, 1]
 
@@ -81,6 +83,17 @@ class FinishedRun:
         """Returns the mean of a metric over the rows that have it; NaN if none has it."""
         values = [value for row in self.rows if np.isfinite(value := as_float(row.get(name)))]
         return float(np.mean(values)) if values else float("nan")
+
+    def metric_curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (step [K], value [K]) of the rows that have a metric."""
+        pairs = [(row["step"], value) for row in self.rows if np.isfinite(value := as_float(row.get(name)))]
+        points = np.array(pairs, np.float64).reshape(-1, 2)
+        return points[:, 0], points[:, 1]
+
+    def steps_to(self, score: float) -> float:
+        """Returns the step at which the mean return of 100 episodes was first at least `score`; NaN if it never was."""
+        reached = first_reached(*self.episodes, score)
+        return float("nan") if reached is None else reached
 
     def seconds_at(self, step: float | np.ndarray) -> Any:
         """Returns the seconds of training at which the run was at `step`."""
@@ -148,15 +161,24 @@ def mean_curve(
     runs: Sequence[FinishedRun], horizontal: Callable[[FinishedRun, np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns (x, mean, low, high), [K] each, of the runs' curves where all have one; `horizontal` maps steps to x."""
-    curves = []
-    for run in runs:
-        steps, scores = run.curve()
-        if len(steps):
-            curves.append((horizontal(run, steps), scores))
-    if not curves:
+    curves = [run.curve() for run in runs]
+    return mean_line(
+        [(horizontal(run, steps), scores) for run, (steps, scores) in zip(runs, curves, strict=True)]
+    )
+
+
+def mean_line(
+    curves: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (x, mean, low, high), [K] each, of curves (x, y), without empty ones, where all have a point."""
+    known = [(x, y) for x, y in curves if len(x)]
+    if not known:
         return tuple(np.empty((4, 0)))  # type: ignore[return-value]
-    start, end = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    start, end = max(x[0] for x, _ in known), min(x[-1] for x, _ in known)
     grid = np.linspace(start, max(end, start), _BINS)
-    values = np.stack([np.interp(grid, x, y) for x, y in curves])
-    bands = np.array([interval(column) for column in values.T])
-    return grid, bands[:, 0], bands[:, 1], bands[:, 2]
+    values = np.stack([np.interp(grid, x, y) for x, y in known])
+    low = high = np.full(_BINS, np.nan)  # a single curve has no interval
+    if len(values) > 1:
+        ends = statistics.stratified_interval(statistics.mean, values[:, None], repeats=_REPEATS, seed=0)
+        low, high = map(np.asarray, ends)
+    return grid, values.mean(axis=0), low, high

@@ -39,10 +39,15 @@ class FinishedEpisodes:
 
         As with `--until`, 100 episodes must have finished.
         """
-        means = mean_of_last(self.score)[WINDOW - 1 :]
-        # The means are differences of sums: their last digits are not those of the sum of 100 returns.
-        reached = np.flatnonzero(means >= score - 1e-9 * abs(score))
-        return float(self.step[WINDOW - 1 + reached[0]]) if len(reached) else None
+        return first_reached(self.step, self.score, score)
+
+
+def first_reached(step: np.ndarray, returns: np.ndarray, score: float) -> float | None:
+    """As `FinishedEpisodes.first_reached`, of episodes in the order of their ends: float64 [episodes] each."""
+    means = mean_of_last(returns)[WINDOW - 1 :]
+    # The means are differences of sums: their last digits are not those of the sum of 100 returns.
+    reached = np.flatnonzero(means >= score - 1e-9 * abs(score))
+    return float(step[WINDOW - 1 + reached[0]]) if len(reached) else None
 
 
 def mean_of_last(values: np.ndarray, window: int = WINDOW) -> np.ndarray:

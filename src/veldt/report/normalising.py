@@ -46,6 +46,18 @@ def human_normalised(score: float, game: str, starts: str = "no-op") -> float:
     Raises:
         UsageError: no scores of the game are published for these starts.
     """
+    lowest, human = _ends(game, starts)
+    return (score - lowest) / (human - lowest)
+
+
+def raw_score(normalised: float, game: str, starts: str = "no-op") -> float:
+    """Returns the raw return that has a human-normalised score: the inverse of `human_normalised`."""
+    lowest, human = _ends(game, starts)
+    return lowest + normalised * (human - lowest)
+
+
+def _ends(game: str, starts: str) -> tuple[float, float]:
+    """The raw returns that count as 0 and as 1."""
     known = _table(starts)
     key = game_key(game)
     if key not in known:
@@ -54,9 +66,7 @@ def human_normalised(score: float, game: str, starts: str = "no-op") -> float:
             f"'{game}' has no published human score for {starts} starts{hint}: scores can be normalised for "
             f"{len(known)} Atari games, with names like ALE/Breakout-v5"
         )
-    reference = known[key]
-    lowest = _RANDOM_IN_USE.get(key, reference.random)
-    return (score - lowest) / (reference.human - lowest)
+    return _RANDOM_IN_USE.get(key, known[key].random), known[key].human
 
 
 def is_normalisable(game: str, starts: str = "no-op") -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from veldt.experiments.catalogue.verdicts import NOTHING, Verdict, keeps
 from veldt.experiments.experiment import Request, Training
 from veldt.experiments.figures import Drawing, Line, Table, lines, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
@@ -48,12 +50,18 @@ def scores_table(results: Results) -> Table:
     return Table("Final scores", ("chart", "configuration", "seeds", "score"), rows, caption)
 
 
+def scores_of(runs: Sequence[FinishedRun]) -> list[float]:
+    """Returns the final scores of runs."""
+    return [run.score for run in runs]
+
+
 def scores_in_words(results: Results) -> str:
-    """Returns the final score of each group, with its interval, as the end of a sentence."""
-    return "; ".join(
-        f"{chart}, {group}: {number(*mean_of(runs, lambda run: run.score))}"
+    """Returns the final score of each group, with its interval, as a sentence; "" without runs."""
+    found = "; ".join(
+        f"{group} on {chart} {number(*mean_of(runs, lambda run: run.score))}"
         for chart, group, runs in results.groups()
     )
+    return f"Final scores: {found}" if found else ""
 
 
 def seeded(request: Request, **fields: Any) -> list[Training]:
@@ -77,16 +85,28 @@ def line_over_x(groups: Mapping[str, Sequence[FinishedRun]], value: Any) -> Line
     return Line(x, y, low, high)
 
 
-def smallest_and_largest(results: Results) -> dict[str, tuple[float, float, float, float]]:
-    """Returns, by chart, the smallest x with its score and the largest x with its score."""
-    ends = {}
+def kept_from_the_smallest(
+    results: Results, most: Callable[[Training], float] = lambda job: math.inf
+) -> tuple[str, dict[str, Verdict]]:
+    """Returns the scores at both ends in words, and by chart whether the largest x keeps the score of the smallest.
+
+    `most` is the largest x that counts, of the runs of a chart; NaN: no verdict on these.
+    """
+    said, verdicts = [], {}
     for chart, groups in results.charts().items():
         ordered = sorted(groups.values(), key=lambda runs: runs[0].job.x)
-        first, last = ordered[0], ordered[-1]
-        ends[chart] = (
-            first[0].job.x,
-            mean_of(first, lambda run: run.score)[0],
-            last[0].job.x,
-            mean_of(last, lambda run: run.score)[0],
-        )
-    return ends
+        limit = most(ordered[0][0].job)
+        first = ordered[0]
+        last = [first, *(runs for runs in ordered[1:] if not runs[0].job.x > limit)][-1]
+        few, many = (f"{mean_score(runs)} with {runs[0].job.x:g}" for runs in (first, last))
+        said.append(f"{chart} {few}" if first is last else f"{chart} {few}, {many}")
+        if first is last:
+            verdicts[chart] = Verdict(None, NOTHING)
+        elif not math.isnan(limit):
+            verdicts[chart] = keeps(scores_of(last), scores_of(first))
+    return "; ".join(said), verdicts
+
+
+def mean_score(runs: Sequence[FinishedRun]) -> str:
+    """Returns the mean of final scores in words."""
+    return number(mean_of(runs, lambda run: run.score)[0])

@@ -7,27 +7,31 @@ from typing import Any
 from veldt.experiments.catalogue.common import (
     ALONE,
     SMALL_ENV,
+    kept_from_the_smallest,
     line_over_x,
     scores_in_words,
     scores_table,
     small_env_differs,
 )
+from veldt.experiments.catalogue.verdicts import said
 from veldt.experiments.experiment import Experiment, Request, Training
-from veldt.experiments.figures import Exhibit, learning_curves, lines
-from veldt.experiments.results import Results
+from veldt.experiments.figures import Exhibit, Table, learning_curves, lines, number
+from veldt.experiments.results import FinishedRun, Results, mean_of
+from veldt.formatting import counted
 
 _SMALL_STEPS, _PAPER_STEPS = 100_000, 50_000_000
+_WITHOUT, _WITH = "without thresholds", "stale and outlying gradients discarded"
 
 
 def _jobs(request: Request) -> list[Training]:
     counts = (1, 2, 4) if request.is_small else (1, 4, 16, 31)
     thresholds: dict[str, dict[str, Any]] = {
-        "without thresholds": {"max_staleness": 0, "outlier_deviations": 0.0},
-        "stale and outlying gradients discarded": {"max_staleness": 16, "outlier_deviations": 4.0},
+        _WITHOUT: {"max_staleness": 0, "outlier_deviations": 0.0},
+        _WITH: {"max_staleness": 16, "outlier_deviations": 4.0},
     }
     return [
         Training(
-            group=f"{count} bundles",
+            group=counted(count, "bundle", "bundles"),
             recipe="gorila",
             env=env,
             seed=seed,
@@ -54,9 +58,13 @@ def _draw(results: Results) -> Exhibit:
     by_threshold = {
         name: line_over_x(groups, lambda run: run.score) for name, groups in results.charts().items()
     }
-    says = (
-        f"Final scores: {scores_in_words(results)}. Gorila discards stale gradients, and those with an unusual loss, "
-        "for stability with a hundred learners; with few, hardly any gradient is stale."
+    _, verdicts = kept_from_the_smallest(results)
+    says = said(
+        scores_in_words(results),
+        "The paper finds Gorila with 100 bundles better than DQN on 41 of 49 games, after less time (here: most "
+        "bundles keep nine tenths of the score of one, at equal steps of all together); it discards stale gradients, "
+        "and those with an unusual loss, for stability, and does not measure what that changes",
+        verdicts,
     )
     drawing = lines(
         "Scores over bundles",
@@ -66,7 +74,21 @@ def _draw(results: Results) -> Exhibit:
         "final score",
         logarithmic=True,
     )
-    return Exhibit(says, [drawing, learning_curves(results)], [scores_table(results)])
+    rows = [
+        (chart, group, *(number(mean_of(runs, share)[0]) for share in (_stale, _outlying)))
+        for chart, group, runs in results.groups()
+    ]
+    header = ("chart", "configuration", "share of stale gradients", "share of outlying ones")
+    table = Table("Discarded gradients", header, rows, "Mean over seeds and over rows of metrics.")
+    return Exhibit(says, [drawing, learning_curves(results)], [scores_table(results), table])
+
+
+def _stale(run: FinishedRun) -> float:
+    return run.metric("system/stale_gradient_share")
+
+
+def _outlying(run: FinishedRun) -> float:
+    return run.metric("system/outlier_gradient_share")
 
 
 GORILA_SCALING = Experiment(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.experiments.catalogue.common import ALONE, scores_table
+from veldt.experiments.catalogue.verdicts import Estimate, at_least, said
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
-from veldt.experiments.results import FinishedRun, Results, mean_of
+from veldt.experiments.results import Results, interval
+from veldt.formatting import counted
+from veldt.report import statistics
 from veldt.report.normalising import game_key
 
 _GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
@@ -39,18 +43,21 @@ _Q: dict[str, Any] = {
 _ANNEALED: dict[str, Any] = {"epsilon_steps": 100_000}
 _ATOMS: dict[str, Any] = {"value_min": -1.0, "value_max": 30.0}
 _ROLLOUTS: dict[str, Any] = {"network": "small", "gamma": 0.99, "ent_coef": 0.01}
+# Inside the root of RMSProp, ε dominates the squared gradients of these games.
+_RMSPROP: dict[str, Any] = {**_ROLLOUTS, "rmsprop_epsilon_inside": False}
 _RECIPES: dict[str, dict[str, Any]] = {
-    "a2c": _ROLLOUTS,
+    "a2c": _RMSPROP,
     "ppo": _ROLLOUTS,
-    "a3c": {**_ROLLOUTS, "learners": 2, "num_envs": 16},
+    "a3c": {**_RMSPROP, "learners": 2, "num_envs": 16},
     "appo": {**_ROLLOUTS, "learners": 2, "num_envs": 16},
-    "ga3c": _ROLLOUTS,
-    "impala": {**_ROLLOUTS, "actors": 2, "num_envs": 16},
+    "ga3c": _RMSPROP,
+    "impala": {**_RMSPROP, "actors": 2, "num_envs": 16},
     "dqn": {**_Q, **_ANNEALED},
     "c51": {**_Q, **_ANNEALED, **_ATOMS},
     "rainbow": {**_Q, **_ANNEALED, **_ATOMS},
     "apex-dqn": {**_Q, "actors": 2, "num_envs": 16},
 }
+_Q_LEARNING = ("dqn", "c51", "rainbow", "apex-dqn")
 _PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn")
 
 
@@ -87,42 +94,63 @@ def _jobs(request: Request) -> list[Training]:
     ]
 
 
-def _score(run: FinishedRun) -> float:
-    return run.score
+def _published(game: str, recipe: str, steps: int) -> float | None:
+    """Returns the score of the same kind of agent after as many steps; None if none is published."""
+    dqn, actor_critic = _PUBLISHED.get(game, {}).get(steps, (None, None))
+    return dqn if recipe in _Q_LEARNING else actor_critic
 
 
 def _draw(results: Results) -> Exhibit:
     steps = _STEPS[results.request.scale]
-    rows, below = [], []
-    by_recipe: dict[str, list[float]] = {}
-    for game, groups in results.charts().items():
-        dqn, actor_critic = _PUBLISHED.get(game, {}).get(steps, (None, None))
-        for recipe, runs in groups.items():
-            mean, low, high = mean_of(runs, _score)
-            published = dqn if recipe in ("dqn", "c51", "rainbow", "apex-dqn") else actor_critic
-            rows.append(
-                (
-                    game,
-                    recipe,
-                    str(len(runs)),
-                    number(mean, low, high),
-                    "–" if published is None else f"{published:g}",
-                )
-            )
-            if published:
-                by_recipe.setdefault(recipe, []).append(mean / published)
-                if mean < published:
-                    below.append(f"{recipe} on {game}")
-    shares = ", ".join(f"{recipe} {number(float(np.mean(share)))}" for recipe, share in by_recipe.items())
-    says = (
-        f"Scores divided by those published of the same kind of agent at equal steps, mean of games: {shares or '–'}. "
-        f"Below the published score: {', '.join(below) or 'none'}."
+    rows: list[tuple[str, ...]] = []
+    shares: dict[str, dict[str, list[float]]] = {}  # of the published score, by recipe and game, of each seed
+    for game, recipe, runs in results.groups():
+        published = _published(game, recipe, steps)
+        known = [run.score for run in runs if np.isfinite(run.score)]
+        row = (game, recipe, str(len(known)), number(*interval(known)))
+        if published is None:
+            rows.append((*row, "–", "–"))
+            continue
+        if known:
+            shares.setdefault(recipe, {})[game] = [score / published for score in known]
+        rows.append((*row, f"{published:g}", number(*interval([score / published for score in known]))))
+    aggregates = {recipe: (len(games), _aggregate(games)) for recipe, games in shares.items()}
+    found = "; ".join(
+        f"{recipe} {share} ({counted(games, 'game', 'games')})"
+        for recipe, (games, share) in aggregates.items()
     )
-    header = ("game", "recipe", "seeds", "score", "published")
+    says = said(
+        f"IQM of the scores over the published ones of the same kind of agent at equal steps: {found}"
+        if found
+        else "",
+        "Young & Tian publish scores of a DQN and an actor-critic (here: nine tenths of them are reached)",
+        {recipe: at_least(share, 0.9) for recipe, (_, share) in aggregates.items()},
+    )
+    header = ("game", "recipe", "seeds", "score", "published", "score over published")
     caption = f"Mean return of the last tenth of {steps:,} steps; published: Young & Tian's DQN, or AC(0.8)."
-    return Exhibit(
-        says, [learning_curves(results)], [Table("MinAtar", header, rows, caption), scores_table(results)]
-    )
+    by_recipe = [(recipe, f"{games}", f"{share}") for recipe, (games, share) in aggregates.items()]
+    tables = [
+        Table(
+            "IQM over games",
+            ("recipe", "games with a published score", "IQM of score over published"),
+            by_recipe,
+            "With the 95% bootstrap interval over seeds, stratified by game.",
+        ),
+        Table("MinAtar", header, rows, caption),
+        scores_table(results),
+    ]
+    return Exhibit(says, [learning_curves(results)], tables)
+
+
+def _aggregate(games: Mapping[str, Sequence[float]]) -> Estimate:
+    """Returns the IQM of all games' values, with its stratified bootstrap interval if each game has two or more."""
+    seeds = min(map(len, games.values()))
+    array = np.array([values[:seeds] for values in games.values()]).T  # [seeds, games]
+    middle = float(statistics.interquartile_mean(array))
+    if seeds < 2:
+        return Estimate(middle, values=seeds)
+    low, high = statistics.stratified_interval(statistics.interquartile_mean, array, repeats=1_000, seed=0)
+    return Estimate(middle, float(low), float(high), seeds)
 
 
 MINATAR = Experiment(

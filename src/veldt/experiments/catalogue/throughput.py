@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE
+from veldt.experiments.catalogue.verdicts import at_least, ratio, said
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Drawing, Exhibit, Table, charts, number
-from veldt.experiments.results import Results
+from veldt.experiments.results import FinishedRun, Results
+from veldt.experiments.speed import speed_while_learning
+from veldt.formatting import duration
 from veldt.runtime.cores import allowed_cores
 
 _STEPS = 50_000_000
@@ -62,22 +65,40 @@ def _draw(results: Results) -> Exhibit:
         label, count = run.job.group.partition(",")[0], int(run.job.x)
         here = _STEPS / run.speed / 3600.0
         hours.setdefault(run.job.env, {}).setdefault(label, {})[count] = here
-        rows.append((run.job.env, run.job.group, number(run.speed), number(here), _ROWS[label][2]))
+        rows.append(
+            (
+                run.job.env,
+                run.job.group,
+                number(run.speed),
+                _measured_over(run),
+                number(here),
+                _ROWS[label][2],
+            )
+        )
     header = (
         "env",
         "algorithm",
         "steps per second",
-        "hours for 50 M steps here",
+        "measured over",
+        "hours for 50 M steps here, estimated",
         "the paper's hours with 1 · 2 · 4 · 8 GPUs",
     )
     table = Table(
         "Throughput",
         header,
         rows,
-        "From the first update on; each run alone on the machine, each learner with one training thread.",
+        "Hours are estimated from the speed of a short run, each alone on the machine, each learner with one "
+        "training thread. The speed is that from the first update on, and with the start where a run is too short.",
     )
-    says = " ".join(f"{env}: {_says(of_env)}" for env, of_env in hours.items()) or "Nothing is measured yet."
+    says = _says(hours)
     return Exhibit(says, [_figure(hours)], [table])
+
+
+def _measured_over(run: FinishedRun) -> str:
+    """Returns what the speed of a run is measured over."""
+    if learning := speed_while_learning(run.rows):
+        return f"{duration(learning.seconds)} of learning"
+    return f"{duration(run.seconds)}, with the start"
 
 
 def _figure(hours: Mapping[str, Hours]) -> Drawing:
@@ -92,7 +113,11 @@ def _figure(hours: Mapping[str, Hours]) -> Drawing:
         one.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
         one.set_yscale("log")
         one.legend(frameon=False, fontsize=7)
-    return Drawing("Hours for 50 M steps", "Lines: here, on cores. Dashed: the paper, on GPUs.", figure)
+    return Drawing(
+        "Hours for 50 M steps",
+        "Lines: here, on cores, estimated from short runs. Dashed: the paper, on GPUs.",
+        figure,
+    )
 
 
 def _papers(label: str) -> dict[int, float]:
@@ -101,27 +126,34 @@ def _papers(label: str) -> dict[int, float]:
     return {count: float(value) for count, value in values if value != "–"}
 
 
-def _says(hours: Hours) -> str:
-    alone = {label: of_label[1] for label, of_label in hours.items() if 1 in of_label}
-    if "A2C" not in alone:
-        return "A2C with one learner, to which the others are compared, is not measured yet."
-    ratios = {label: alone[label] / alone["A2C"] for label in alone if label in _REPLAYED}
-    papers = [_papers(label)[1] / _papers("A2C")[1] for label in _REPLAYED]
-    said = f"With one learner A2C needs {number(alone['A2C'])} hours for 50 M steps"
-    if ratios:
-        said += (
-            f", and Q-learning {min(ratios.values()):.1f} to {max(ratios.values()):.1f} times as long (in the paper "
-            f"{min(papers):.1f} to {max(papers):.1f}, on a GPU), because each step is learned from 8 times"
-        )
-    both = [of_label for of_label in hours.values() if 1 in of_label and 2 in of_label]
-    if both:
-        faster = [of_label[1] / of_label[2] for of_label in both]
-        theirs = [_papers(label)[1] / _papers(label)[2] for label in hours if {1, 2} <= _papers(label).keys()]
-        said += (
-            f". Two learners are {min(faster):.1f} to {max(faster):.1f} times as fast as one (in the paper "
-            f"{min(theirs):.1f} to {max(theirs):.1f})"
-        )
-    return said + "."
+def _says(hours: Mapping[str, Hours]) -> str:
+    here, verdicts = [], {}
+    for env, of_env in hours.items():
+        alone = {label: of_label[1] for label, of_label in of_env.items() if 1 in of_label}
+        phrases = []
+        if "A2C" in alone:
+            longer = ratio(
+                [alone[label] / alone["A2C"] for label in _REPLAYED if label in alone], "algorithms"
+            )
+            phrases.append(
+                f"A2C with one learner needs {number(alone['A2C'])} hours for 50 M steps, estimated, and Q-learning "
+                f"{longer} times as long"
+            )
+            verdicts[f"Q-learning on {env}"] = at_least(longer, 1.0)
+        faster = ratio([one[1] / one[2] for one in of_env.values() if 1 in one and 2 in one], "algorithms")
+        if faster.values:
+            phrases.append(f"two learners are {faster} times as fast as one")
+            verdicts[f"two learners on {env}"] = at_least(faster, 1.0)
+        here += [f"{env}: {', and '.join(phrases)}"] if phrases else []
+    papers = [_papers(label) for label in _ROWS]
+    ratios = [_papers(label)[1] / _papers("A2C")[1] for label in _REPLAYED]
+    speedups = [of_label[1] / of_label[2] for of_label in papers if {1, 2} <= of_label.keys()]
+    return said(
+        "; ".join(here),
+        f"In the paper Q-learning takes longer than A2C ({min(ratios):.1f} to {max(ratios):.1f} times, on a GPU), and "
+        f"two GPUs are faster than one ({min(speedups):.1f} to {max(speedups):.1f} times)",
+        verdicts,
+    )
 
 
 THROUGHPUT = Experiment(
@@ -131,7 +163,7 @@ THROUGHPUT = Experiment(
     jobs=_jobs,
     draw=_draw,
     differs=lambda request: [
-        f"{len(allowed_cores())} cores instead of 1 to 8 GPUs with 5 cores each.",
+        "This machine's cores instead of 1 to 8 GPUs with 5 cores each.",
         "Short runs: the replay buffer is small, and speed is that from the first update on.",
     ],
     seeds=(1, 1),

@@ -1,0 +1,316 @@
+"""Whether what each experiment shows agrees with its paper, on results where the answer is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from veldt.experiments.catalogue import EXPERIMENTS
+from veldt.experiments.catalogue.scores import _ROWS
+from veldt.experiments.experiment import Measurement, Request, Training
+from veldt.experiments.figures import Exhibit
+from veldt.experiments.results import FinishedRun, Measured, Results
+from veldt.report.normalising import human_normalised, raw_score
+
+AGREES, DOES_NOT, UNSEEN = (
+    "agrees with the paper",
+    "does not agree with the paper",
+    "cannot be seen here because",
+)
+Value = Callable[[Training], float]
+
+
+def drawn(
+    name: str,
+    score: Value,
+    *,
+    seeds: int = 3,
+    scale: Any = "small",
+    games: tuple[str, ...] = (),
+    seconds: Value = lambda job: 10.0,
+    metrics: Callable[[Training], dict[str, float]] = lambda job: {},
+    only: Callable[[Training], bool] = lambda job: True,
+) -> Exhibit:
+    """The exhibit of all runs, whose episodes of 10 steps begin at 0 and have their score from half of the run on.
+
+    NaN: no episode ends from then on.
+    """
+    request, runs = Request(scale, seeds, games), []
+    for job in EXPERIMENTS[name].jobs(request):
+        assert isinstance(job, Training)
+        if not only(job):
+            continue
+        run = FinishedRun(job, Path())
+        rows = [
+            {"step": step, "seconds": seconds(job) * step / 4_000, **metrics(job)} for step in (2_000, 4_000)
+        ]
+        returns = np.where(np.arange(400) < 200, 0.0, score(job))
+        ended = np.isfinite(returns)
+        vars(run).update(
+            summary={"steps": 4_000, "seconds": seconds(job)},
+            rows=rows,
+            layers=[],
+            episodes=(10.0 * np.arange(1, 401)[ended], returns[ended]),
+        )
+        runs.append(run)
+    return EXPERIMENTS[name].draw(Results(request, runs, [], []))
+
+
+def seeded(score: float, job: Training) -> float:
+    """A score that differs by seed, by a thousandth."""
+    return score * (1.0 + 0.001 * job.seed)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_has_a_verdict_without_results_and_with_one_seed(name: str) -> None:
+    one = EXPERIMENTS[name]
+    says = one.draw(Results(Request("small", 1), [], [], [])).says
+    assert says.startswith("Nothing is measured yet. ") and says.endswith(f"{UNSEEN} there is no result yet.")
+    jobs = one.jobs(Request("small", 1))
+    if one.repeats and isinstance(jobs[0], Training):
+        says = drawn(
+            name, lambda job: 100.0, seeds=1, metrics=lambda job: {"train/gradient_cosine": 0.7}
+        ).says
+        assert UNSEEN in says and AGREES not in says and DOES_NOT not in says
+        says = drawn(name, lambda job: float("nan"), seeds=2).says
+        assert "nan" not in says
+
+
+def test_simulators_agree_where_nine_tenths_of_the_score_are_kept() -> None:
+    lost = {"a2c": 0.5, "ppo": 0.95, "a3c": 0.91, "appo": 0.2}
+    exhibit = drawn("simulators", lambda job: seeded(100 * (lost[job.recipe] if job.x == 128 else 1), job))
+    assert (
+        f"This {AGREES} for ppo on CartPole-v1 and a3c on CartPole-v1. This {DOES_NOT} for a2c on"
+        in exhibit.says
+    )
+    assert (
+        "appo on CartPole-v1 100.2 with 8, 20.0 with 128" in exhibit.says and exhibit.says.count("appo") == 1
+    )
+
+
+def test_batches_are_judged_up_to_the_size_that_the_paper_finds_consistent() -> None:
+    """All lose beyond 512, which the paper finds of DQN and Rainbow, but not of Categorical DQN."""
+    exhibit = drawn("batches", lambda job: seeded(10 if job.x > 512 else 100, job))
+    assert (
+        f"This {AGREES} for dqn on CartPole-v1 and rainbow on CartPole-v1. This {DOES_NOT} for c51"
+        in exhibit.says
+    )
+    assert (
+        "dqn on CartPole-v1 100.2 with 32, 100.2 with 512; c51 on CartPole-v1 100.2 with 32, 10.0 with 2048"
+        in (exhibit.says)
+    )
+    few = drawn("batches", lambda job: seeded(100, job), only=lambda job: job.x == 2048)
+    assert UNSEEN in few.says, "nothing to compare with"
+
+
+@pytest.mark.parametrize(("name", "baseline"), [("replicas", "k = 1"), ("epsilons", "one ε for each env")])
+def test_scores_of_apex_agree_where_they_are_equal(name: str, baseline: str) -> None:
+    same = drawn(name, lambda job: seeded(95 if job.group == baseline else 100, job))
+    assert AGREES in same.says and DOES_NOT not in same.says
+    better = drawn(name, lambda job: seeded(50 if job.group == baseline else 100, job))
+    assert DOES_NOT in better.says and AGREES not in better.says
+    alone = drawn(name, lambda job: seeded(50, job), only=lambda job: job.group != baseline)
+    assert f"{UNSEEN} there is no result yet" in alone.says
+
+
+def test_minutes_are_those_until_four_fifths_of_the_way_to_the_best() -> None:
+    """The mean of 100 episodes is 80 after 80 episodes with 100; a3c has 50 only, and ends before ten minutes."""
+    slow = {"ppo": 1_200.0, "a3c": 500.0}
+    exhibit = drawn(
+        "minutes",
+        lambda job: 50.0 if job.recipe == "a3c" else 100.0,
+        seconds=lambda job: slow.get(job.recipe, 100.0) + 0.01 * job.seed,
+        seeds=2,
+    )
+    assert (
+        "to a mean return of 80.0 on CartPole-v1: a2c 1m 10s, a3c not in its 8m 20s, ppo 14m 00s"
+        in exhibit.says
+    )
+    assert f"This {AGREES} for a2c on CartPole-v1 and appo on CartPole-v1" in exhibit.says
+    assert f"This {DOES_NOT} for ppo on CartPole-v1" in exhibit.says
+    assert f"a3c on CartPole-v1 {UNSEEN} runs of less than 10 minutes end before it" in exhibit.says
+
+
+def test_norms_are_means_over_seeds() -> None:
+    def metrics(job: Training) -> dict[str, float]:
+        spread = 1.1 if job.settings["optimiser"] == "adam" else 2.0
+        weights = 10.0 * (spread if job.x == 1024 else 1.0) * job.seed
+        return {"norms/weights": weights, "norms/gradient": 4.0 if job.x == 64 else 1.0, "norms/step": 1.0}
+
+    exhibit = drawn("norms", lambda job: 1.0, seeds=2, metrics=metrics)
+    assert f"This {AGREES} for the weights of adam on CartPole-v1, the gradients of adam on" in exhibit.says
+    assert f"This {DOES_NOT} for the weights of rmsprop on CartPole-v1." in exhibit.says
+    assert (
+        "the smallest, and the gradient's mean norm with the largest batch 0.250 [0.250, 0.250] times"
+        in exhibit.says
+    )
+    (row,) = [
+        row
+        for row in exhibit.tables[1].rows
+        if row[:2] == ("adam on CartPole-v1", "batch 64, step size 0.00042")
+    ]
+    assert row[2:4] == ("2", "15.0 [10.0, 20.0]")
+    assert "mean of 2 seeds" in exhibit.drawings[1].caption
+
+
+def test_norms_draw_a_line_between_the_seeds() -> None:
+    request, runs = Request("small", 2), []
+    for job in EXPERIMENTS["norms"].jobs(request):
+        assert isinstance(job, Training)
+        run = FinishedRun(job, Path())
+        rows = [{"step": step, "norms/weights/a.weight": 1.0 * job.seed} for step in (10, 20 + job.seed)]
+        vars(run).update(summary={"steps": 30, "seconds": 1.0}, rows=rows, layers=["a.weight"])
+        vars(run)["episodes"] = (np.array([30.0]), np.array([1.0]))
+        runs.append(run)
+    line = EXPERIMENTS["norms"].draw(Results(request, runs, [], [])).drawings[1].figure.axes[0].lines[0]
+    assert np.asarray(line.get_ydata()) == pytest.approx(1.5)
+    assert [float(np.asarray(line.get_xdata())[end]) for end in (0, -1)] == [10.0, 21.0]
+
+
+def test_saturation_is_measured_against_the_root_of_a_half() -> None:
+    def says(few: float, many: float) -> str:
+        def metrics(job: Training) -> dict[str, float]:
+            return {"train/gradient_cosine": (few if job.x == 16 else many) + 0.001 * job.seed}
+
+        return drawn("saturation", lambda job: 1.0, metrics=metrics).says
+
+    assert says(0.70, 0.95).endswith(
+        f"This {AGREES} for 16 simulators on CartPole-v1 and 256 simulators on CartPole-v1."
+    )
+    assert f"{DOES_NOT} for 256 simulators" in says(0.70, 0.71) and f"{DOES_NOT} for 16 sim" in says(
+        0.9, 0.95
+    )
+
+
+def test_precision_is_the_difference_of_iqms_and_of_speeds() -> None:
+    def at(score: float, faster: float) -> Exhibit:
+        def is_half(job: Training) -> bool:
+            return job.settings["precision"] == "bf16"
+
+        return drawn(
+            "precision",
+            lambda job: seeded(score if is_half(job) else 100, job),
+            seeds=5,
+            seconds=lambda job: (1.0 if is_half(job) else faster) * (1 + 0.001 * job.seed),
+        )
+
+    assert re.search(r"minus fp32 is -50\.\d \[-50\.\d, -50\.\d\] in the IQM of scores", at(50, 1.2).says)
+    assert at(50, 1.2).says.endswith(f"This {DOES_NOT}.") and at(100, 0.8).says.endswith(f"This {DOES_NOT}.")
+    assert at(100, 1.2).says.endswith(f"This {AGREES}.")
+
+
+def test_a_second_learner_with_a_large_batch_is_to_fail() -> None:
+    def says(second: dict[str, float]) -> str:
+        request, measured = Request("small", 3), []
+        for job in EXPERIMENTS["secondary-learner"].jobs(request):
+            assert isinstance(job, Measurement)
+            row = {"step": 1, "primary_norm": 1.0, "secondary_norm": 1.0, "distance": 0.0}
+            scores = {"primary_score": 100.0, "secondary_score": second[job.group] + job.x}
+            measured.append(Measured(job, {"rows": [row | scores]}))
+        return EXPERIMENTS["secondary-learner"].draw(Results(request, [], measured, [])).says
+
+    pairs = ("first 64, second 2048", "first 2048, second 64", "first 256, second 256")
+    good = says(dict(zip(pairs, (10.0, 100.0, 100.0), strict=True)))
+    assert AGREES in good and DOES_NOT not in good and UNSEEN not in good
+    assert f"{DOES_NOT} for CartPole-v1, first 64, second 2048" in says(dict.fromkeys(pairs, 100.0))
+
+
+def test_bundles_are_counted_in_words() -> None:
+    exhibit = drawn("gorila-scaling", lambda job: seeded(100 if job.x == 1 else 50, job))
+    assert (
+        "1 bundle on CartPole-v1" in exhibit.says
+        and "4 bundles on" in exhibit.says
+        and DOES_NOT in exhibit.says
+    )
+    assert "1 bundles" not in " ".join(row[1] for row in exhibit.tables[0].rows)
+
+
+def test_the_best_numbers_of_ga3c_differ_if_that_is_more_than_noise() -> None:
+    def says(slower: float) -> str:
+        def seconds(job: Training) -> float:
+            best = (4, 4) if job.settings.get("hidden") else (1, 1)
+            return 1.0 if (job.settings["predictors"], job.settings["trainers"]) == best else slower
+
+        return drawn("ga3c-network", lambda job: 1.0, seeds=1, seconds=seconds).says
+
+    assert says(2.0).endswith(f"This {AGREES}.")
+    assert "no more than two runs of the same (1.50 times)" in says(1.5)
+
+
+def test_the_tuner_is_compared_with_the_best_fixed_numbers() -> None:
+    def says(tuned: float) -> str:
+        def seconds(job: Training) -> float:
+            return tuned + 0.001 * job.seed if job.group == "tuned" else 1.0
+
+        return drawn("ga3c-tuner", lambda job: 1.0, seconds=seconds).says
+
+    assert says(1.0).endswith(f"This {AGREES}.") and says(1.5).endswith(f"This {DOES_NOT}.")
+
+
+def test_scores_have_the_paper_s_own_and_the_time_to_a_score() -> None:
+    small = drawn("scores", lambda job: 20.0, games=("Breakout",), seeds=2)
+    assert "A2C 16-env 0.635 (1 game)" in small.says
+    assert small.says.endswith(f"{UNSEEN} no scaled configuration is trained beside its unscaled one.")
+    normalised, times, _ = small.tables
+    assert [row[0] for row in normalised.rows] == list(_ROWS) and len(normalised.rows) == 11
+    assert normalised.rows[0][1:] == ("1", "2", "0.635", "0.635", "0.635 [0.635, 0.635]", "2.5 · 0.65")
+    assert normalised.rows[6] == ("DQN-32 (van Hasselt et al. 2016)", "0", "0", "–", "–", "–", "2.4 · 0.96")
+    assert [row[2:] for row in times.rows[:3]] == [
+        ("10%", "4.580", "2 of 2", "2,230", "5.6s"),
+        ("50%", "16.1", "2 of 2", "2,810", "7.0s"),
+        ("100%", "30.5", "0 of 2", "–", "–"),
+    ]
+
+
+def test_scaled_configurations_are_compared_with_unscaled_ones() -> None:
+    lost = {"a2c-128": 0.5, "appo-8": 0.5}
+    exhibit = drawn(
+        "scores",
+        lambda job: raw_score(seeded(lost.get(job.recipe, 1.0), job), job.env),
+        games=("Breakout", "Pong"),
+        scale="paper",
+        seeds=2,
+    )
+    assert (
+        f"This {AGREES} for A3C 3×16-env against A2C 16-env and PPO 128-env against PPO 8-env."
+        in exhibit.says
+    )
+    assert (
+        f"This {DOES_NOT} for A2C 128-env against A2C 16-env and APPO 8×8-env against PPO 8-env."
+        in exhibit.says
+    )
+
+
+def test_minatar_is_judged_by_the_iqm_over_games() -> None:
+    published = {
+        "asterix": (1.0, 0.7),
+        "breakout": (8.3, 6.9),
+        "freeway": (33.5, None),
+        "seaquest": (0.9, 0.8),
+    }
+
+    def score(job: Training) -> float:
+        dqn, actor_critic = published.get(job.chart, (27.9, 26.8))
+        of = dqn if job.recipe in ("dqn", "c51", "rainbow", "apex-dqn") else actor_critic or 1.0
+        return of * {"a2c": 0.5, "dqn": 2.0}.get(job.recipe, 1.0) * (1 + 0.01 * job.seed)
+
+    exhibit = drawn("minatar", score)
+    over_games, by_game, _ = exhibit.tables
+    shares = {row[0]: row[1:] for row in over_games.rows}
+    assert shares["a2c"] == ("4", "0.510 [0.507, 0.513]") and shares["dqn"][0] == "5"
+    assert f"This {DOES_NOT} for a2c." in exhibit.says and "dqn 2.040" in exhibit.says
+    row = next(row for row in by_game.rows if row[:2] == ("freeway", "a2c"))
+    assert row[4:] == ("–", "–")
+    row = next(row for row in by_game.rows if row[:2] == ("breakout", "dqn"))
+    assert row[4:] == ("8.3", "2.040 [2.020, 2.060]")
+
+
+def test_a_raw_score_is_the_inverse_of_a_normalised_one() -> None:
+    for game in ("ALE/Breakout-v5", "ALE/VideoPinball-v5", "Pong"):
+        for starts in ("no-op", "human"):
+            assert human_normalised(raw_score(0.3, game, starts), game, starts) == pytest.approx(0.3)
