@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import veldt
 
@@ -45,28 +46,27 @@ def act(process: veldt.RoleProcess, weights: Any, replay: Any, solved: float, ep
 
 def learn(process: veldt.RoleProcess, weights: Any, replay: Any) -> dict[str, Any]:
     """Double DQN on batches that are drawn by priority."""
-    network, target, updates = q_network(), q_network(), 0
-    optimiser = torch.optim.Adam(network.parameters(), lr=1e-3)
+    network = q_network()
+    target = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(0.99))  # follows the network slowly
+    optimiser = torch.optim.Adam(network.parameters(), lr=5e-4)
     weights.publish(network)
     while (batch := replay.sample(beta=0.4)) is not None:
-        if updates % 200 == 0:
-            target.load_state_dict(network.state_dict())
         with torch.no_grad():
             best = network(batch["next"]).argmax(-1, keepdim=True)
             following = target(batch["next"]).gather(-1, best)[:, 0]
-            wanted = batch["reward"] + 0.99 * ~batch["terminated"] * following
+            wanted = batch["reward"] + 0.98 * ~batch["terminated"] * following
         error = wanted - network(batch["seen"]).gather(-1, batch["action"][:, None])[:, 0]
         optimiser.zero_grad()
         (batch.weight * nn.functional.huber_loss(error, 0 * error, reduction="none")).mean().backward()
         optimiser.step()
         replay.update(error.abs())
-        updates += 1
-        if updates % 10 == 0:
+        target.update_parameters(network)
+        if target.n_averaged % 10 == 0:  # the number of updates
             weights.publish(network)
-    return {"updates": updates, "network": network.state_dict()}
+    return {"updates": int(target.n_averaged), "network": network.state_dict()}
 
 
-def main(cluster: str | None = None, solved: float = 475.0, episodes: int = 5_000) -> veldt.Finished:
+def main(cluster: str | None = None, solved: float = 475.0, episodes: int = 20_000) -> veldt.Finished:
     actors = veldt.Processes(act, count=2, kwargs={"solved": solved, "episodes": episodes})
     roles = {"actor": actors, "learner": veldt.Processes(learn)}
     weights = veldt.ModelServer(q_network, "learner")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from generate.parts import Parts, table
 from veldt.experiments.catalogue import EXPERIMENTS
+from veldt.experiments.experiment import Request
 
 PAGE = Path(__file__).parents[1] / "guide" / "experiments.md"
 PICTURES = Path(__file__).parents[1] / "images" / "experiments"
@@ -22,16 +23,20 @@ def experiments() -> str:
 
 
 def results() -> str:
-    """Returns the picture of each experiment that has one in docs/images/experiments, with the sentence below it."""
+    """Returns what each experiment showed, what differs from the paper, and its pictures, if it has any.
+
+    The sentences are in docs/images/experiments/NAME.txt, and the pictures beside them.
+    """
     parts = []
-    for name in EXPERIMENTS:
-        says = PICTURES / f"{name}.txt"
-        if says.exists():
-            parts.append(f"### {name}\n\n{says.read_text().strip()}")
-            parts += [
-                f"![{name}](../images/experiments/{picture.name})"
-                for picture in sorted(PICTURES.glob(f"{name}-*.png"))
-            ]
+    for one in EXPERIMENTS.values():
+        says = PICTURES / f"{one.name}.txt"
+        text = says.read_text().strip() if says.exists() else "No results: it was not run for this page."
+        differs = " ".join(one.differs(Request("small", one.seeds[0])))
+        parts += [f"### {one.name}", text, f"What differs from the paper: {differs}"]
+        parts += [
+            f"![{one.name}](../images/experiments/{picture.name})"
+            for picture in sorted(PICTURES.glob(f"{one.name}-*.png"))
+        ]
     return "\n\n".join(parts)
 
 

@@ -55,6 +55,14 @@ def test_generated_parts_of_pages_are_up_to_date(page: Path) -> None:
     assert is_new, f"{page.relative_to(DOCS)} is not what the code says: run python docs/generate"
 
 
+def test_every_experiment_has_a_section_with_what_differs_from_its_paper() -> None:
+    sections = re.split(r"^### ", experiments.results(), flags=re.MULTILINE)[1:]
+    assert [section.split("\n")[0] for section in sections] == list(experiments.EXPERIMENTS)
+    for section in sections:
+        assert "\n\nWhat differs from the paper: " in section
+        assert re.search(r"agrees? (with|for|cannot)|No results: it was not run", section), section
+
+
 @pytest.mark.parametrize("page", paper_recipes.files(), ids=lambda page: page.stem)
 def test_pages_of_paper_recipes_are_up_to_date(page: Path) -> None:
     is_new = page.read_text() == paper_recipes.files()[page]

@@ -14,7 +14,7 @@ from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.catalogue.scores import _ROWS
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.figures import Exhibit
-from veldt.experiments.results import FinishedRun, Measured, Results
+from veldt.experiments.results import FinishedRun, Measured, Results, interval, mean_line
 from veldt.report.normalising import human_normalised, raw_score
 
 AGREES, DOES_NOT, UNSEEN = (
@@ -308,6 +308,21 @@ def test_minatar_is_judged_by_the_iqm_over_games() -> None:
     assert row[4:] == ("–", "–")
     row = next(row for row in by_game.rows if row[:2] == ("breakout", "dqn"))
     assert row[4:] == ("8.3", "2.040 [2.020, 2.060]")
+
+
+def test_a_mean_line_is_where_all_curves_are_and_a_single_one_has_no_interval() -> None:
+    first, second = (
+        (np.array([0.0, 10.0]), np.array([0.0, 10.0])),
+        (np.array([5.0, 20.0]), np.array([7.0, 7.0])),
+    )
+    nothing = (np.empty(0), np.empty(0))
+    x, y, low, high = mean_line([first, nothing, second])
+    assert (x[0], x[-1]) == (5.0, 10.0) and y == pytest.approx((x + 7.0) / 2)
+    bands = np.array([interval([value, 7.0]) for value in x])
+    assert pytest.approx(bands) == np.stack([y, low, high]).T
+    x, y, low, high = mean_line([second])
+    assert (x[0], x[-1]) == (5.0, 20.0) and (y == 7.0).all() and np.isnan([low, high]).all()
+    assert all(len(one) == 0 for one in mean_line([nothing]))
 
 
 def test_a_raw_score_is_the_inverse_of_a_normalised_one() -> None:

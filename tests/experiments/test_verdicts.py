@@ -109,6 +109,11 @@ def test_the_words_of_a_verdict() -> None:
     )
 
 
+def test_names_with_commas_are_divided_by_semicolons() -> None:
+    assert words({"a, b": YES, "c": YES}) == "This agrees with the paper for a, b; c"
+    assert words({f"g, {index}": NO for index in range(7)}).endswith("g, 4; g, 5; 1 more")
+
+
 def test_what_is_said() -> None:
     assert said("It is 3", "The paper finds 3", {"a": YES}) == (
         "It is 3. The paper finds 3. This agrees with the paper."

@@ -128,7 +128,8 @@ class Experiment:
         shows: one sentence on what is drawn.
         seeds: the number of seeds if the user gives none, at a small scale and at the paper's.
         jobs: returns the runs and measurements.
-        draw: returns the figures and tables of the results, and a sentence on what they say beside the paper.
+        draw: returns the figures and tables of the results, and what they show, what the paper finds and whether the
+            two agree.
         differs: sentences on what differs from the paper at a scale.
         repeats: whether several seeds make sense.
         hours: measured on two cores at a small scale, with the experiment's own seeds.

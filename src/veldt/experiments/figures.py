@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from veldt.experiments.results import FinishedRun, Results, mean_curve
+from veldt.experiments.results import FinishedRun, Results, mean_curve, mean_line
 from veldt.formatting import counted
 
 _WIDTH, _HEIGHT = 4.6, 3.3  # inches of a chart
@@ -92,6 +92,12 @@ def learning_curves(
     seeds = max((len(runs) for _, _, runs in results.groups()), default=0)
     bands = "; bands are 95% bootstrap intervals" if seeds > 1 else " (one seed: no interval)"
     return Drawing(title, f"Mean raw return over {counted(seeds, 'seed', 'seeds')}{bands}.", figure)
+
+
+def mean_of_curves(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> Line:
+    """Returns the mean of curves (x, y), with its 95% bootstrap interval, where all have points."""
+    x, mean, low, high = (axis.tolist() for axis in mean_line(curves))
+    return Line(x, mean, low, high)
 
 
 def lines(

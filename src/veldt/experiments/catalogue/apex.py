@@ -104,7 +104,10 @@ EPSILONS = Experiment(
     shows="Scores of Ape-X DQN with 6 different values of ε against one for each environment.",
     jobs=_epsilons,
     draw=_draw_epsilons,
-    differs=lambda request: small_env_differs(request, _SMALL_STEPS, "Atari games by 360 actors"),
+    differs=lambda request: [
+        *small_env_differs(request, _SMALL_STEPS, "Atari games by 360 actors"),
+        "One ε for each env, of which an actor has several, instead of one for each actor.",
+    ],
     seeds=(2, 3),
     hours=0.058,
 )

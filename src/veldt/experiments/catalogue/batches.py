@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from veldt.experiments.catalogue.common import (
     ALONE,
     SMALL_ENV,
@@ -20,8 +18,8 @@ from veldt.experiments.catalogue.common import (
 )
 from veldt.experiments.catalogue.verdicts import at_most, ratio, said
 from veldt.experiments.experiment import Experiment, Request, Training
-from veldt.experiments.figures import Exhibit, Line, Table, learning_curves, lines, number
-from veldt.experiments.results import FinishedRun, Results, mean_line, mean_of
+from veldt.experiments.figures import Exhibit, Line, Table, learning_curves, lines, mean_of_curves, number
+from veldt.experiments.results import FinishedRun, Results, mean_of
 from veldt.formatting import counted
 
 _SMALL_STEPS, _PAPER_STEPS = 60_000, 50_000_000
@@ -146,15 +144,10 @@ def _draw_norms(results: Results) -> Exhibit:
             for weight in dict.fromkeys(runs[0].layers[:1] + runs[0].layers[-1:]):
                 name = f"norms/{quantity}/{weight}"
                 curves = [run.metric_curve(name) for run in runs]
-                panels.setdefault(f"{chart}, {weight}", {})[group] = _line(curves)
+                panels.setdefault(f"{chart}, {weight}", {})[group] = mean_of_curves(curves)
         caption = f"L2 norms during the run, mean of {counted(seeds, 'seed', 'seeds')}: {vertical}."
         drawings.append(lines(f"Norms - {quantity}", caption, panels, "agent steps", vertical))
     return Exhibit(_say_norms(results), drawings, [scores_table(results), _norms_table(results)])
-
-
-def _line(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> Line:
-    x, mean, low, high = (axis.tolist() for axis in mean_line(curves))
-    return Line(x, mean, low, high)
 
 
 def _norms_table(results: Results) -> Table:
@@ -226,7 +219,12 @@ NORMS = Experiment(
     shows="Norms of weights, gradients and steps of the first and the last layer, by batch size: Adam and RMSProp.",
     jobs=_norms,
     draw=_draw_norms,
-    differs=_differs,
-    seeds=(2, 2),
-    hours=0.086,
+    differs=lambda request: [
+        *_differs(request),
+        "The first and the last layer, where the paper has the first convolution and the first fully connected layer; "
+        "what is said of norms is on all parameters as one vector.",
+        "No step sizes of RMSProp that are too small or too large.",
+    ],
+    seeds=(3, 2),
+    hours=0.13,
 )

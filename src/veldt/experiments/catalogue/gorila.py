@@ -97,7 +97,10 @@ GORILA_SCALING = Experiment(
     shows="Scores at equal steps by the number of bundles, with and without the thresholds of the parameter server.",
     jobs=_jobs,
     draw=_draw,
-    differs=lambda request: small_env_differs(request, _SMALL_STEPS, "49 Atari games by 100 bundles"),
+    differs=lambda request: [
+        *small_env_differs(request, _SMALL_STEPS, "49 Atari games by 100 bundles"),
+        "Bundles are compared with one bundle instead of with DQN.",
+    ],
     hours=0.14,
     seeds=(2, 2),
 )

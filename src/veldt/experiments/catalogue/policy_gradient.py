@@ -101,6 +101,8 @@ SIMULATORS = Experiment(
     differs=lambda request: [
         *_differs(request),
         "PPO's batch is 2,048 steps, or 32 of each simulator where that is more; A2C's grows with the simulators.",
+        f"A3C has up to {2 if request.is_small else 8} learners, where the paper has one for each 16 simulators.",
+        "APPO by its simulators, where the paper varies how often its learners communicate.",
     ],
     seeds=(3, 3),
     hours=0.098,
@@ -188,7 +190,10 @@ MINUTES = Experiment(
     shows="Scores over the time of training, of the policy gradient methods; one run at a time has all cores.",
     jobs=_minutes,
     draw=_draw_minutes,
-    differs=lambda request: [*_differs(request), "The cores of this machine instead of 8 GPUs and 40 cores."],
+    differs=lambda request: [
+        *_differs(request),
+        "The cores of this machine instead of 8 GPUs and 40 cores; A3C and APPO have two learners, A2C and PPO one.",
+    ],
     seeds=(2, 2),
     hours=0.056,
 )

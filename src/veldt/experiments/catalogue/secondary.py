@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from veldt.experiments.catalogue.common import SMALL_ENV, STOOKE
 from veldt.experiments.catalogue.verdicts import falls_short, keeps, said
 from veldt.experiments.experiment import Experiment, Measurement, Request
-from veldt.experiments.figures import Exhibit, Line, Table, lines, number
+from veldt.experiments.figures import Exhibit, Line, Table, lines, mean_of_curves, number
 from veldt.experiments.results import Results, interval
 
 _PAIRS = ((64, 2048), (2048, 64), (256, 256))  # batch sizes of the first and the second learner
@@ -37,20 +40,33 @@ def _jobs(request: Request) -> list[Measurement]:
     ]
 
 
+Panels = dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]]  # curves of each seed, by chart and label
+
+
+def _add(panels: Panels, chart: str, label: str, rows: Sequence[Mapping[str, float]], key: str) -> None:
+    """Adds the curve of `key` over the steps of a measurement's rows."""
+    x, y = (np.array([row[name] for row in rows]) for name in ("step", key))
+    panels.setdefault(chart, {}).setdefault(label, []).append((x, y))
+
+
+def _means(panels: Panels) -> dict[str, dict[str, Line]]:
+    return {
+        chart: {label: mean_of_curves(curves) for label, curves in named.items()}
+        for chart, named in panels.items()
+    }
+
+
 def _draw(results: Results) -> Exhibit:
-    scores: dict[str, dict[str, Line]] = {}
-    norms: dict[str, dict[str, Line]] = {}
+    scores: Panels = {}
+    norms: Panels = {}
     ends: dict[str, dict[str, list[float]]] = {}
     for measured in results.measured:
         rows, chart = measured.values["rows"], f"{measured.job.panel}, {measured.job.group}"
-        steps = [row["step"] for row in rows]
         for name, label in (("primary", "first"), ("secondary", "second")):
-            line = f"{label} learner, seed {measured.job.x:g}"
-            scores.setdefault(chart, {})[line] = Line(steps, [row[f"{name}_score"] for row in rows])
-            norms.setdefault(chart, {})[line] = Line(steps, [row[f"{name}_norm"] for row in rows])
+            _add(scores, chart, f"{label} learner", rows, f"{name}_score")
+            _add(norms, chart, f"{label} learner", rows, f"{name}_norm")
             ends.setdefault(chart, {}).setdefault(label, []).append(rows[-1][f"{name}_score"])
-        distance = Line(steps, [row["distance"] for row in rows])
-        norms[chart][f"their distance, seed {measured.job.x:g}"] = distance
+        _add(norms, chart, "their distance", rows, "distance")
     table = [
         (chart, *(number(*interval(values)) for values in by_label.values()))
         for chart, by_label in ends.items()
@@ -72,15 +88,15 @@ def _draw(results: Results) -> Exhibit:
         [
             lines(
                 "Scores of both learners",
-                "Mean return of 8 evaluated episodes.",
-                scores,
+                "Mean return of 8 evaluated episodes, mean of the seeds with its 95% bootstrap interval.",
+                _means(scores),
                 "agent steps",
                 "return",
             ),
             lines(
                 "Norms of both learners",
-                "L2 norms of parameters and of their difference.",
-                norms,
+                "L2 norms of parameters and of their difference, means of the seeds with 95% bootstrap intervals.",
+                _means(norms),
                 "agent steps",
                 "norm",
             ),

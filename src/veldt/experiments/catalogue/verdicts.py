@@ -185,10 +185,12 @@ def words(verdicts: Mapping[str, Verdict]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Returns names as the end of a sentence."""
+    """Returns names as the end of a sentence; semicolons divide them where a name has a comma."""
     shown = list(names[:_MOST_NAMES])
     if more := len(names) - len(shown):
         shown.append(f"{more} more")
+    if any("," in name for name in shown):
+        return "; ".join(shown)
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
 
 
