@@ -1,7 +1,7 @@
-"""Runs exported graphs without veldt: python graph_runner.py onnx|torch DIRECTORY ...
+"""Runs exported graphs without veldt: python graph_runner.py onnx|torch|aot DIRECTORY ...
 
-Each directory has inputs.npz, with the arrays of step 0, 1 ... under the names "0:NAME", and gets outputs-onnx.npz or
-outputs-torch.npz. The first row of step 0 is also run alone, "one:NAME".
+Each directory has inputs.npz, with the arrays of step 0, 1 ... under the names "0:NAME", and gets outputs-KIND.npz. The
+first row of step 0 is also run alone, "one:NAME".
 """
 
 import json
@@ -28,7 +28,10 @@ for directory in directories:
 
         graph = json.loads(Path(directory, "config.json").read_text())["graph"]
         names, outputs_of = ([each["name"] for each in graph[side]] for side in ("inputs", "outputs"))
-        module = torch.export.load(f"{directory}/policy.pt2").module()
+        if kind == "torch":
+            module = torch.export.load(f"{directory}/policy.pt2").module()
+        else:
+            module = torch._inductor.aoti_load_package(f"{directory}/policy-aot.pt2")
 
         def run(inputs, module=module, names=names):  # type: ignore[no-untyped-def]
             return [tensor.numpy() for tensor in module(*(torch.from_numpy(inputs[name]) for name in names))]

@@ -17,7 +17,7 @@ from veldt.exporting.write import Export, write_export
 from veldt.networks.own import OwnParts
 from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import refuse_place
-from veldt.runs.own_names import ONNX, TORCH
+from veldt.runs.own_names import AOT, ONNX, TORCH
 from veldt.setting_metadata import PATH, check_type, flag
 from veldt.user_code.attribution import naming_user_code
 
@@ -32,6 +32,7 @@ def export(
     out: str | Path | None = None,
     onnx: bool = False,
     torch_export: bool = False,
+    aot_inductor: bool = False,
     video: bool = True,
     episodes: int | None = None,
     protocol: str | None = None,
@@ -53,6 +54,7 @@ def export(
         out: the directory to make, or an older export to replace; default `export` in the run directory.
         onnx: also write policy.onnx, which needs the extra `veldt[onnx]`.
         torch_export: also write policy.pt2, which torch loads without veldt.
+        aot_inductor: also write policy-aot.pt2, compiled for this machine's processor, which needs a C++ compiler.
         video: also write replay.mp4, where the environment can be drawn.
         episodes, protocol, seed, greedy: of the evaluation on the model card, as for `evaluate`.
         best, env, network, core, actor, critic, model, trust: as for `load`.
@@ -61,22 +63,27 @@ def export(
         The directory and the names of the files in it.
 
     Raises:
-        UsageError: `out` is there and is no export, a package is missing, or as for `evaluate` and `load`.
+        UsageError: `out` is there and is no export, a package or compiler is missing, or as for `evaluate` and `load`.
         CheckpointError: as for `load`.
         EnvError: the env failed.
         VeldtError: the network cannot be captured as a graph, or a file could not be written.
     """
     check_type(flag("out"), out, PATH | None)
-    for name, value in {"onnx": onnx, "torch_export": torch_export, "video": video}.items():
+    wanted = {"onnx": onnx, "torch_export": torch_export, "aot_inductor": aot_inductor}
+    for name, value in {**wanted, "video": video}.items():
         check_type(flag(name), value, bool)
     directory = RunDirectory.open(run)
     path = directory.path / EXPORT_NAME if out is None else Path(out)
     refuse_place(path)
-    graphs = [name for name, is_wanted in ((ONNX, onnx), (TORCH, torch_export)) if is_wanted]
+    graphs = [name for name, is_wanted in zip((ONNX, TORCH, AOT), wanted.values(), strict=True) if is_wanted]
     if onnx:
         from veldt.exporting.graph_files import refuse_missing_packages
 
         refuse_missing_packages()
+    if aot_inductor:
+        from veldt.exporting.compiled_graph import refuse_missing_compiler
+
+        refuse_missing_compiler()
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     agent = load_agent(run, best, choice, "cpu", "export(run, {})", fp32=True)
     protocol = protocol or "episodes"

@@ -18,7 +18,7 @@ from veldt.exporting.policy_graph import RESET
 from veldt.exporting.preprocessing_text import action_line, observation_lines
 from veldt.exporting.raw_observations import GraphArray
 from veldt.exporting.reproduction import training_command
-from veldt.runs.own_names import CONFIG, ONNX, TORCH, VIDEO, WEIGHTS
+from veldt.runs.own_names import AOT, CONFIG, GRAPHS, ONNX, TORCH, VIDEO, WEIGHTS
 from veldt.user_code.import_path import can_be_loaded
 
 _CONTENT = {
@@ -27,6 +27,7 @@ _CONTENT = {
     VIDEO: "a video of an episode",
     ONNX: "the policy as a graph, for ONNX runtimes",
     TORCH: "the policy as a graph, for `torch.export.load`",
+    AOT: "the policy's graph, compiled, for `torch._inductor.aoti_load_package` on processors of the same kind",
 }
 
 
@@ -168,7 +169,7 @@ def _graph(graph: Mapping[str, Sequence[GraphArray]], files: Sequence[str]) -> I
     inputs, outputs = graph["inputs"], graph["outputs"]
     yield "## The graph"
     yield (
-        f"Without veldt: {' and '.join(f'`{name}`' for name in (ONNX, TORCH) if name in files)}. The preprocessing "
+        f"Without veldt: {', '.join(f'`{name}`' for name in GRAPHS if name in files)}. The preprocessing "
         "above is in the graph, except that of Atari's frames. It computes in float32; the first axis N is the batch, "
         "of any size."
     )
@@ -194,13 +195,17 @@ def _graph(graph: Mapping[str, Sequence[GraphArray]], files: Sequence[str]) -> I
             "outputs = dict(zip([each.name for each in session.get_outputs()], session.run(None, inputs)))\n"
             'print(outputs["action"])\n```'
         )
-    if TORCH in files:
+    loaders = {
+        TORCH: f'torch.export.load("{TORCH}").module()',
+        AOT: f'torch._inductor.aoti_load_package("{AOT}")',
+    }
+    for loader in (loader for name, loader in loaders.items() if name in files):
         given = ", ".join(
             f"torch.{_fill(array)}({(1, *array.shape)}, dtype=torch.{array.dtype})" for array in inputs
         )
         names = ", ".join(array.name for array in outputs)
         yield (
-            f'```python\nimport torch\n\npolicy = torch.export.load("{TORCH}").module()\n'
+            f"```python\nimport torch\n\npolicy = {loader}\n"
             f"{names}{',' if len(outputs) == 1 else ''} = policy({given})\n```"
         )
 

@@ -1,4 +1,5 @@
-"""The policy's graph as files that run without veldt: policy.pt2 for torch, policy.onnx for every ONNX runtime."""
+"""The policy's graph as files that run without veldt: policy.pt2 and policy-aot.pt2 for torch, policy.onnx for every
+ONNX runtime."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ import torch
 from torch import Tensor
 
 from veldt.agent import Agent
-from veldt.errors import UsageError, VeldtError, described
+from veldt.errors import UsageError, VeldtError
+from veldt.exporting.compiled_graph import first_line, load_compiled, write_compiled
 from veldt.exporting.policy_graph import ACTION, PolicyGraph
 from veldt.runs.export_files import write_export_file
+from veldt.runs.own_names import AOT, TORCH
 
 _PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 _BATCH = "N"
@@ -51,29 +54,39 @@ def captured(graph: PolicyGraph) -> torch.export.ExportedProgram:
             )
     except Exception as error:
         raise VeldtError(
-            f"torch.export cannot capture the policy's network as a graph ({_first_line(error)}): leave out --onnx and "
-            "--torch-export, or write the network without Python that depends on tensors: x.shape[0] for len(x), "
-            "torch.where for if"
+            f"torch.export cannot capture the policy's network as a graph ({first_line(error)}): leave out --onnx, "
+            "--torch-export and --aot-inductor, or write the network without Python that depends on tensors: "
+            "x.shape[0] for len(x), torch.where for if"
         ) from error
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # it would show paths of this machine to whoever gets the file
     return program
 
 
-def write_torch(program: torch.export.ExportedProgram, path: Path) -> None:
-    """Writes the graph for `torch.export.load`. OSError as the operating system raises it."""
+def write_graph(program: torch.export.ExportedProgram, graph: PolicyGraph, path: Path) -> None:
+    """Writes the graph as the file's name says: policy.pt2, policy-aot.pt2 or policy.onnx.
+
+    Raises:
+        VeldtError: there is no such operation in ONNX, or it cannot be compiled. OSError as the operating system raises
+            it.
+    """
+    if path.name == TORCH:
+        _write_torch(program, path)
+    elif path.name == AOT:
+        with _quiet():
+            write_compiled(program, path)
+    else:
+        _write_onnx(program, graph, path)
+
+
+def _write_torch(program: torch.export.ExportedProgram, path: Path) -> None:
     content = io.BytesIO()
     with _quiet():
         torch.export.save(program, content)
     write_export_file(path, content.getvalue())
 
 
-def write_onnx(program: torch.export.ExportedProgram, graph: PolicyGraph, path: Path) -> None:
-    """Writes the graph as one ONNX file.
-
-    Raises:
-        VeldtError: ONNX has no such operation. OSError as the operating system raises it.
-    """
+def _write_onnx(program: torch.export.ExportedProgram, graph: PolicyGraph, path: Path) -> None:
     try:
         with _quiet():
             exported = torch.onnx.export(
@@ -90,7 +103,7 @@ def write_onnx(program: torch.export.ExportedProgram, graph: PolicyGraph, path: 
             content = model.SerializeToString()
     except Exception as error:
         raise VeldtError(
-            f"the policy's network cannot be written as ONNX ({_first_line(error)}): leave out --onnx, or use "
+            f"the policy's network cannot be written as ONNX ({first_line(error)}): leave out --onnx, or use "
             "--torch-export"
         ) from error
     write_export_file(path, content)
@@ -166,7 +179,11 @@ def _copied(observation: Any) -> Any:
 
 def _runner(path: Path) -> Callable[[Sequence[Tensor]], list[np.ndarray]]:
     """Returns a function that runs the file as a user would."""
-    if path.suffix == ".pt2":
+    if path.name == AOT:
+        with _quiet():
+            compiled = load_compiled(path)
+        return lambda inputs: [tensor.detach().numpy() for tensor in compiled(inputs)]
+    if path.name == TORCH:
         with _quiet():
             module = torch.export.load(path).module()
         return lambda inputs: [tensor.detach().numpy() for tensor in module(*inputs)]
@@ -191,7 +208,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-
-
-def _first_line(error: Exception) -> str:
-    return described(error).strip().splitlines()[0][:200]

@@ -103,8 +103,9 @@ def _arrays(space: spaces.Space[Any], name: str) -> Iterator[GraphArray]:
             yield GraphArray(name, _dtype(space), (), _meaning(space))
         case _:
             raise UsageError(
-                f"the observation space has {space}, which an exported graph cannot take: leave out --onnx and "
-                "--torch-export, or wrap the environment with gymnasium.wrappers.TransformObservation"
+                f"the observation space has {space}, which an exported graph cannot take: leave out --onnx, "
+                "--torch-export and --aot-inductor, or wrap the environment with "
+                "gymnasium.wrappers.TransformObservation"
             )
 
 

@@ -21,7 +21,7 @@ from veldt.exporting.raw_observations import GraphArray
 from veldt.exporting.stored_export import export_config
 from veldt.runs import strict_json
 from veldt.runs.export_files import new_export, write_export_file
-from veldt.runs.own_names import CARD, CONFIG, ONNX, TORCH, VIDEO, WEIGHTS
+from veldt.runs.own_names import CARD, CONFIG, GRAPHS, VIDEO, WEIGHTS
 from veldt.runs.tensor_file import write_tensors
 
 _LONGEST_VIDEO = 120  # seconds
@@ -57,7 +57,7 @@ def write_export(
     Args:
         run: the run's config.json.
         facts: the evaluation, see `evaluation_facts`.
-        graphs: which of policy.onnx and policy.pt2 to write.
+        graphs: which of GRAPHS to write.
 
     Raises:
         UsageError: `out` is no place for it, or the observation space does not fit into a graph.
@@ -70,7 +70,7 @@ def write_export(
         weights = {"sha256": digest, "size": size}
         values = export_config(agent, run, facts, weights, arrays)
         write_export_file(folder / CONFIG, (strict_json.dumps(values, indent=2) + "\n").encode())
-        names = [name for name in (WEIGHTS, CONFIG, VIDEO, ONNX, TORCH) if (folder / name).exists()]
+        names = [name for name in (WEIGHTS, CONFIG, VIDEO, *GRAPHS) if (folder / name).exists()]
         card = model_card(agent, run, facts, names, no_video, arrays)
         write_export_file(folder / CARD, card.encode())
     return Export(out, [CARD, *names], facts["mean"], no_video, differences)
@@ -92,10 +92,8 @@ def _write_graphs(
 
     graph = PolicyGraph(agent)
     program = graph_files.captured(graph)
-    if TORCH in names:
-        graph_files.write_torch(program, folder / TORCH)
-    if ONNX in names:
-        graph_files.write_onnx(program, graph, folder / ONNX)
+    for name in names:
+        graph_files.write_graph(program, graph, folder / name)
     differences = {name: graph_files.largest_difference(agent, graph, folder / name) for name in names}
     return {"inputs": graph.inputs, "outputs": graph.outputs}, differences
 

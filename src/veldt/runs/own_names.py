@@ -12,13 +12,8 @@ CHECKPOINTS, REPLAY, TENSORBOARD = "checkpoints", "replay", "tensorboard"
 MANIFEST = "manifest.json"
 # Of an export, which has a config.json, too: this key of it says which of the two a directory is.
 EXPORT_FORMAT = "veldt_export"
-WEIGHTS, CARD, VIDEO, ONNX, TORCH = (
-    "model.safetensors",
-    "README.md",
-    "replay.mp4",
-    "policy.onnx",
-    "policy.pt2",
-)
+WEIGHTS, CARD, VIDEO = "model.safetensors", "README.md", "replay.mp4"
+GRAPHS = ONNX, TORCH, AOT = "policy.onnx", "policy.pt2", "policy-aot.pt2"
 
 STEP = re.compile(r"step-([0-9]{12,})(\.old)?")
 PARTIAL = ".partial-"  # prefix of the name of a checkpoint that is being written or removed
@@ -61,5 +56,5 @@ OF_RUN = Names(
     ),
 )
 OF_EXPORT = Names(
-    re.compile(rf"{one_of(CONFIG, WEIGHTS, CARD, VIDEO, ONNX, TORCH).pattern}|\.replay\.[0-9]+\.partial\.mp4")
+    re.compile(rf"{one_of(CONFIG, WEIGHTS, CARD, VIDEO, *GRAPHS).pattern}|\.replay\.[0-9]+\.partial\.mp4")
 )

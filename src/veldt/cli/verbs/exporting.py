@@ -26,6 +26,8 @@ class Export(RunCode):
     """Also write policy.onnx, for ONNX runtimes; needs veldt[onnx]."""
     torch_export: bool = False
     """Also write policy.pt2, for torch.export.load."""
+    aot_inductor: bool = False
+    """Also write policy-aot.pt2, compiled for this machine's processor (AOTInductor); needs a C++ compiler."""
     video: bool = True
     """Also write replay.mp4, where the environment can be drawn."""
     episodes: int | None = None
