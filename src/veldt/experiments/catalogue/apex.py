@@ -108,6 +108,6 @@ EPSILONS = Experiment(
         *small_env_differs(request, _SMALL_STEPS, "Atari games by 360 actors"),
         "One ε for each env, of which an actor has several, instead of one for each actor.",
     ],
-    seeds=(2, 3),
-    hours=0.058,
+    seeds=(3, 3),
+    hours=0.087,
 )
