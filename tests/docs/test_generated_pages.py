@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from veldt.experiments.experiment import Request
+from veldt.experiments.results import Results
 from veldt.recipes import RECIPES, plain_recipes
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -61,6 +63,13 @@ def test_every_experiment_has_a_section_with_what_differs_from_its_paper() -> No
     for section in sections:
         assert "\n\nWhat differs from the paper: " in section
         assert re.search(r"agrees? (with|for|cannot)|No results: it was not run", section), section
+
+
+@pytest.mark.parametrize("page", sorted(experiments.PICTURES.glob("*.txt")), ids=lambda page: page.stem)
+def test_what_an_experiment_says_of_its_paper_is_what_the_code_says(page: Path) -> None:
+    nothing = experiments.EXPERIMENTS[page.stem].draw(Results(Request("small", 1), [], [], [])).says
+    papers = nothing.removeprefix("Nothing is measured yet. ").partition(". Whether this agrees")[0]
+    assert papers in page.read_text()
 
 
 @pytest.mark.parametrize("page", paper_recipes.files(), ids=lambda page: page.stem)

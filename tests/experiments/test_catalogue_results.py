@@ -180,7 +180,7 @@ def test_sampling_draws_samplers_and_resets_beside_each_other(
 
 def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throughput, "allowed_cores", lambda: [0, 1])
-    request, runs = Request("small", 1, ("Pong", "Breakout")), []
+    request, runs = Request("small", 1, ("ALE/Pong-v5", "ALE/Breakout-v5")), []
     for job in EXPERIMENTS["throughput"].jobs(request):
         assert isinstance(job, Training)
         run = FinishedRun(job, Path())
@@ -196,6 +196,9 @@ def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyP
         *("0.7s, with the start", "3.3s, with the start", "6.7s, with the start"),
     }
     assert "(2.2 to 3.7 times, on a GPU)" in exhibit.says
+    alone = [run for run in runs if run.job.group == "A2C, 1 learner"]
+    says = EXPERIMENTS["throughput"].draw(Results(request, alone, [], [])).says
+    assert "A2C with one learner needs 13.9 hours for 50 M steps, estimated; ALE/Breakout-v5: " in says
     assert "two learners are 1.500 [1.500, 1.500] times as fast as one" in exhibit.says
     assert (
         "This agrees with the paper for two learners on ALE/Pong-v5 and two learners on ALE/B" in exhibit.says

@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 
 from veldt.experiments.experiment import Experiment, file_name
-from veldt.experiments.figures import Exhibit, Table
+from veldt.experiments.figures import Exhibit, Table, number
 from veldt.experiments.own_directory import AGAIN
 from veldt.experiments.results import FinishedRun, Results
 from veldt.runs.files import write_atomically
@@ -114,7 +114,7 @@ def _row(run: FinishedRun) -> Sequence[str]:
     job = run.job
     settings = " ".join(f"{name}={value}" for name, value in job.settings.items() if name != "steps")
     name = f"{job.recipe} on {job.env}, {job.group}"
-    return (name, str(job.seed), f"{run.steps:,}", f"{run.seconds:,.0f}", f"{run.score:,.1f}", settings)
+    return (name, str(job.seed), f"{run.steps:,}", f"{run.seconds:,.0f}", number(run.score), settings)
 
 
 def curves_of(runs: Sequence[FinishedRun]) -> list[Table]:

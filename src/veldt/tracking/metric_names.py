@@ -167,8 +167,8 @@ _TRAIN = (
     Metric(
         "train/value_mean",
         "return",
-        "Mean value estimate V of the observations learned from: of the returns learned from, discounted, and of "
-        "clipped or normalised rewards where these are on.",
+        "Mean V of the observations learned from. It estimates discounted returns, of clipped or normalised rewards "
+        "where rewards are.",
         _POLICY_GRADIENT,
     ),
     Metric(

@@ -100,10 +100,9 @@ def kept_from_the_smallest(
         last = [first, *(runs for runs in ordered[1:] if not runs[0].job.x > limit)][-1]
         few, many = (f"{mean_score(runs)} with {runs[0].job.x:g}" for runs in (first, last))
         said.append(f"{chart} {few}" if first is last else f"{chart} {few}, {many}")
-        if first is last:
-            verdicts[chart] = Verdict(None, NOTHING)
-        elif not math.isnan(limit):
-            verdicts[chart] = keeps(scores_of(last), scores_of(first))
+        if not math.isnan(limit):
+            kept = keeps(scores_of(last), scores_of(first))
+            verdicts[chart] = Verdict(None, NOTHING) if first is last else kept
     return "; ".join(said), verdicts
 
 

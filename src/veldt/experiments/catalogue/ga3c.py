@@ -116,7 +116,7 @@ def _draw_network(results: Results) -> Exhibit:
     says = said(
         f"{found}. {_ONE_RUN}" if found else "",
         "The paper finds the best numbers to depend on the environment, the size of the network and the machine (here: "
-        f"with another chart's best numbers a chart is more than {_NOISE} times slower)",
+        f"a chart's own best numbers are more than {_NOISE} times as fast as those that are best on another)",
         {"": _differ(list(by_chart.values()))},
     )
     drawing = surfaces(

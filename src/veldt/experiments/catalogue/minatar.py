@@ -1,4 +1,4 @@
-"""The referee: all recipes with discrete actions on MinAtar's games, beside Young & Tian's agents."""
+"""All recipes with discrete actions on MinAtar's games, beside Young & Tian's agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.experiments.catalogue.common import ALONE, scores_table
-from veldt.experiments.catalogue.verdicts import Estimate, at_least, said
+from veldt.experiments.catalogue.verdicts import Estimate, at_least, over_games, said
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
 from veldt.experiments.results import Results, interval
@@ -134,7 +134,7 @@ def _draw(results: Results) -> Exhibit:
             "IQM over games",
             ("recipe", "games with a published score", "IQM of score over published"),
             by_recipe,
-            "With the 95% bootstrap interval over seeds, stratified by game.",
+            "With the 95% bootstrap interval over seeds, stratified by game and made wider for few seeds.",
         ),
         Table("MinAtar", header, rows, caption),
         scores_table(results),
@@ -143,14 +143,10 @@ def _draw(results: Results) -> Exhibit:
 
 
 def _aggregate(games: Mapping[str, Sequence[float]]) -> Estimate:
-    """Returns the IQM of all games' values, with its stratified bootstrap interval if each game has two or more."""
+    """Returns the IQM of all games' values, of as many seeds as all games have."""
     seeds = min(map(len, games.values()))
     array = np.array([values[:seeds] for values in games.values()]).T  # [seeds, games]
-    middle = float(statistics.interquartile_mean(array))
-    if seeds < 2:
-        return Estimate(middle, values=seeds)
-    low, high = statistics.stratified_interval(statistics.interquartile_mean, array, repeats=1_000, seed=0)
-    return Estimate(middle, float(low), float(high), seeds)
+    return over_games(statistics.interquartile_mean, array)
 
 
 MINATAR = Experiment(

@@ -131,7 +131,7 @@ def _says(lines: Lines, best: float) -> str:
         gain = ratio(gains, "arrangements")
         here.append(
             f"Sampling reaches up to {number(best)} steps per second, and {number(float(np.mean(shares)))} of the "
-            "harmonic limit of simulation and inference in the mean; with "
+            "harmonic limit in the mean, which is the speed of simulation and inference one after the other; with "
             f"{most:g} simulators per process it is {gain} times as fast as with the fewest"
         )
         verdicts["simulators per process"] = at_least(gain, 1.0)

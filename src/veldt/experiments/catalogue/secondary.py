@@ -74,8 +74,9 @@ def _draw(results: Results) -> Exhibit:
     found = "; ".join(f"{chart}: {first} and {second}" for chart, first, second in table)
     says = said(
         f"Final scores of the first and the second learner: {found}" if found else "",
-        "The paper finds that a second learner with a batch of 64 keeps up with a first one with 2,048 (here: nine "
-        "tenths of its score), that the reverse fails to learn, and that two with 256 match",
+        "The paper finds that a second learner with a batch of 64 keeps up with a first one with 2,048 (here: it has "
+        "nine tenths of its score or more), that a second one with 2,048 fails to learn beside a first one with 64 "
+        "(here: it has less than that), and that two with 256 match (here: the second one keeps up)",
         {
             chart: (falls_short if chart.endswith(_FAILS) else keeps)(
                 by_label["second"], by_label["first"], paired=True

@@ -2,18 +2,20 @@
 
 An interval is Student's of a mean, or Welch's of a difference. The bootstrap intervals of the tables are too narrow to
 judge by: of two or three values they reach from the smallest to the largest, and miss the mean in a half or a quarter
-of all cases.
+of all cases. Where a statistic of several games needs the bootstrap, its interval is made wider by as much.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from veldt.experiments.figures import number
+from veldt.report import statistics
 
 # The 0.975 quantile of Student's distribution by its degrees of freedom; between two of them the larger quantile holds.
 _QUANTILES = {
@@ -29,10 +31,11 @@ _QUANTILES = {
     10: 2.228,
 }
 _QUANTILES |= {12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042, 60: 2.000, 120: 1.980}
+_NORMAL_QUANTILE = 1.96
 _SHARE = 0.9  # of a score is kept if results are to count as equal
 _MOST_NAMES = 6
 
-NOTHING = "there is no result yet"
+NOTHING = "results are missing"
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,30 @@ def difference(
     freedom = sum(error**2 / (len(one) - 1) for error, one in zip(errors, (these_N, those_N), strict=True))
     reach = _quantile(sum(errors) ** 2 / freedom) * math.sqrt(sum(errors)) if freedom else 0.0
     return Estimate(middle, middle - reach, middle + reach, fewest)
+
+
+def over_games(
+    statistic: Callable[..., Any], *scores: Sequence[Sequence[float]] | np.ndarray, repeats: int = 1_000
+) -> Estimate:
+    """Returns `statistic(*scores)` with an interval if there are two seeds or more.
+
+    It is the bootstrap interval, stratified by game, made wider for few seeds: of n values the bootstrap has
+    (n - 1) / n of their variance, and Student's quantile, here with n - 1 degrees of freedom for each game, exceeds
+    the normal one.
+
+    Args:
+        statistic: of as many arrays as there are `scores`.
+        scores: float [seeds, games] each.
+        repeats: how often the bootstrap draws.
+    """
+    value, seeds = float(statistic(*scores)), min(map(len, scores))
+    if seeds < 2:
+        return Estimate(value, values=seeds)
+    low, high = statistics.stratified_interval(statistic, *scores, repeats=repeats, seed=0)
+    freedom = (seeds - 1) * np.shape(scores[0])[1]
+    wider = math.sqrt(seeds / (seeds - 1)) * _quantile(freedom) / _NORMAL_QUANTILE
+    below, above = (wider * max(0.0, float(reach)) for reach in (value - low, high - value))
+    return Estimate(value, value - below, value + above, seeds)
 
 
 def keeps(scores: Sequence[float], of: Sequence[float], *, paired: bool = False) -> Verdict:
@@ -185,12 +212,10 @@ def words(verdicts: Mapping[str, Verdict]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Returns names as the end of a sentence; semicolons divide them where a name has a comma."""
-    shown = list(names[:_MOST_NAMES])
+    """Returns names as the end of a sentence, in quotation marks where they have a comma."""
+    shown = [f"'{name}'" if "," in name else name for name in names[:_MOST_NAMES]]
     if more := len(names) - len(shown):
         shown.append(f"{more} more")
-    if any("," in name for name in shown):
-        return "; ".join(shown)
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
 
 
