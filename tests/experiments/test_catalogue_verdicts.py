@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from veldt.algorithms.q_learning import QLearningConfig
 from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.catalogue.scores import _ROWS
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.figures import Exhibit
 from veldt.experiments.results import FinishedRun, Measured, Results, interval, mean_line
+from veldt.networks.own import NO_PARTS
+from veldt.recipes.configure import configure
 from veldt.report.normalising import human_normalised, raw_score
 
 AGREES, DOES_NOT, UNSEEN = (
@@ -156,6 +159,26 @@ def test_norms_are_means_over_seeds() -> None:
     ]
     assert row[2:4] == ("2", "15.0 [10.0, 20.0]")
     assert "mean of 2 seeds" in exhibit.drawings[1].caption
+
+
+def test_a_seed_without_a_norm_in_one_group_is_not_compared() -> None:
+    def metrics(job: Training) -> dict[str, float]:
+        lost = job.seed == 3 and job.x == 256
+        norms = {"norms/gradient": 1.0, "norms/step": 1.0}
+        return norms if lost else norms | {"norms/weights": 10.0 if job.seed < 3 else 100.0 * job.x}
+
+    says = drawn("norms", lambda job: 1.0, metrics=metrics).says
+    assert says.count("at the end is 1.000 [1.000, 1.000] times the smallest") == 2
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_norms_have_the_step_size_that_their_names_say(scale: Any) -> None:
+    """On Atari the recipe scales the step size with the batch."""
+    for job in EXPERIMENTS["norms"].jobs(Request(scale, 1)):
+        assert isinstance(job, Training)
+        config = configure(job.recipe, job.env, {}, None, NO_PARTS, job.settings).config.learn
+        assert isinstance(config, QLearningConfig) and config.learning_rate_scale == 1.0
+        assert job.group.endswith(f"step size {config.learning_rate:g}")
 
 
 def test_norms_draw_a_line_between_the_seeds() -> None:

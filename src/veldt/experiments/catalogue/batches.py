@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,8 +25,6 @@ from veldt.formatting import counted
 
 _SMALL_STEPS, _PAPER_STEPS = 60_000, 50_000_000
 _PAPER_GAMES = ("ALE/Breakout-v5", "ALE/Pong-v5", "ALE/Qbert-v5", "ALE/Seaquest-v5")
-_RMSPROP_RATES = {32: 2.5e-4, 128: 5e-4, 512: 7.5e-4, 1024: 1.5e-3, 2048: 1.5e-3}  # A.3 for 32, 512 and 1,024
-
 _CONSISTENT_UP_TO = {"dqn": 512, "c51": 2048, "rainbow": 512}  # section 5.3
 
 
@@ -115,6 +114,7 @@ def _norms(request: Request) -> list[Training]:
                 settings = _settings(request, env, batch) | {
                     "optimiser": optimiser,
                     "learning_rate": rate,
+                    "scale_learning_rate": "none",  # the recipe would scale it with the batch on Atari
                     "log_norms": True,
                 }
                 jobs += seeded(
@@ -207,8 +207,8 @@ def _by_seed(
     norm: Callable[[FinishedRun], float],
     compare: Callable[[list[float]], float],
 ) -> list[float]:
-    """Returns `compare` of the norms of each seed that all groups have."""
-    found = [{run.job.seed: norm(run) for run in runs} for runs in groups]
+    """Returns `compare` of the norms of each seed whose norm is known in all groups."""
+    found = [{run.job.seed: known for run in runs if math.isfinite(known := norm(run))} for runs in groups]
     seeds = sorted(set(found[0]).intersection(*found[1:]))
     return [compare([of_group[seed] for of_group in found]) for seed in seeds]
 
