@@ -256,6 +256,10 @@ def test_runs_have_links_to_their_own_reports(tmp_path: Path) -> None:
     ]
     own = write_report([run.path for run in runs], runs[0].report_path).read_text()
     assert re.findall(r'href="(\.[^"]*)"', own) == ["./../b%20%23%3F%26/report.html"], "not to itself"
+    page = write_report([run.path for run in runs], tmp_path / "out/all.html").read_text()
+    assert re.findall(r'href="(\.[^"]*)"', page) == ["./../runs/b%20%23%3F%26/report.html"], (
+        "that is not a's own"
+    )
 
 
 def on_games(tmp_path: Path, recipe: str, **scores: list[float]) -> list[RunDirectory]:

@@ -332,6 +332,21 @@ def test_a_section_that_veldt_did_not_write_is_refused(section: str, tmp_path: P
         report(tmp_path, run)
 
 
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        ("/x/site-packages/veldt/__main__.py", "python -m veldt train ppo"),
+        ("/x/bin/veldt", "veldt train ppo"),
+        ("mine.py", "mine.py train ppo"),
+    ],
+)
+def test_the_command_is_shown_as_it_was_typed(program: str, shown: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path, "a", rows=1)
+    path = run.path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"command": [program, "train", "ppo"]}))
+    assert f"<pre>{shown}</pre>" in report(tmp_path, run).source
+
+
 def test_letters_without_a_place_in_utf_8_are_replaced(tmp_path: Path) -> None:
     run = make_run(tmp_path, "a", rows=1, env="\ud800-v1")
     assert "?-v1" in report(tmp_path, run).text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from html import escape
+from pathlib import PurePath
 from typing import Any
 
 from veldt import formatting
@@ -44,8 +45,8 @@ def reproduction_section(runs: list[RunData]) -> str:
     blocks = []
     for run in runs:
         name = f"<h3>{escape(run.name)}</h3>" if len(runs) > 1 else ""
-        command = run.config.get("command") or []
-        shown = f"<pre>{escape(shlex.join(str(part) for part in command))}</pre>" if command else ""
+        command = _typed([str(part) for part in run.config.get("command") or []])
+        shown = f"<pre>{escape(shlex.join(command))}</pre>" if command else ""
         facts = {**(run.config.get("hardware") or {}), **(run.config.get("versions") or {})}
         blocks.append(f'<div>{name}{shown}<dl class="facts">{_facts(facts)}</dl></div>')
     body = "".join(blocks)
@@ -54,6 +55,14 @@ def reproduction_section(runs: list[RunData]) -> str:
             f"<details><summary>Commands, machines and versions of {len(runs)} runs</summary>{body}</details>"
         )
     return f'<section class="reproduce"><h2>To do it again</h2>{body}</section>'
+
+
+def _typed(command: list[str]) -> list[str]:
+    """Returns a command as it was typed: Python replaces `python -m veldt` and `veldt` by the paths of files."""
+    program = PurePath(command[0]) if command else PurePath()
+    if program.parts[-2:] == ("veldt", "__main__.py"):
+        return ["python", "-m", "veldt", *command[1:]]
+    return ["veldt", *command[1:]] if program.name == "veldt" else command
 
 
 def _table(rows: list[str]) -> str:

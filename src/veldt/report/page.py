@@ -11,6 +11,7 @@ from veldt.report.curves import learning_section
 from veldt.report.data import RunData
 from veldt.report.facts import events_section, reproduction_section, settings_section
 from veldt.report.groups import by_environment
+from veldt.report.links import number_of_runs
 from veldt.report.overview import heading, headline, title
 from veldt.report.returns import return_section
 from veldt.report.scores import score_section
@@ -46,6 +47,7 @@ def render(runs: list[RunData], out: Path, target: float | None = None) -> str:
         (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            number_of_runs(len(runs)),
             f"<title>{escape(title(runs))}</title>",
             f"<style>{STYLE}</style></head><body>",
             heading(runs),
