@@ -19,8 +19,8 @@ from veldt.cli import main
 from veldt.errors import UsageError, VeldtError
 from veldt.experiments import secondary_learner
 from veldt.experiments.catalogue import EXPERIMENTS
-from veldt.experiments.estimate import probe_settings, total_seconds
 from veldt.experiments.experiment import Experiment, Request, Training
+from veldt.experiments.planning.estimate import probe_settings, total_seconds
 from veldt.experiments.results import Results, interval
 from veldt.experiments.run import run_experiment
 from veldt.experiments.scheduler import Progress, Scheduler
@@ -283,7 +283,7 @@ def test_a_second_learner_equals_the_first_while_it_learns_the_same(monkeypatch:
 
 
 def test_seconds_of_jobs_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("veldt.experiments.estimate.allowed_cores", lambda: [0, 1])
+    monkeypatch.setattr("veldt.experiments.planning.estimate.allowed_cores", lambda: [0, 1])
     one, both = printed("one", ""), Printed(group="both", words=(), seconds=1.0, cores=0)
     assert total_seconds({one: 1.0, printed("two", ""): 1.0, printed("three", ""): 1.0}) == 2.0
     assert total_seconds({one: 1.0, both: 1.0}) == 2.0
@@ -292,7 +292,7 @@ def test_seconds_of_jobs_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupted_run_counts_with_the_steps_that_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("veldt.experiments.estimate.allowed_cores", lambda: [0])
+    monkeypatch.setattr("veldt.experiments.planning.estimate.allowed_cores", lambda: [0])
     monkeypatch.setattr("veldt.experiments.run.measure_speeds", lambda *_: defaultdict(lambda: 10.0))
     jobs = [
         Training(group="ppo", recipe="ppo", env="CartPole-v1", seed=seed, settings={"steps": 6_000})

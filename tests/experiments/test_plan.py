@@ -12,14 +12,14 @@ import pytest
 from small_experiments import console, experiment, printed, said_on
 from veldt.cli import main
 from veldt.errors import UsageError
-from veldt.experiments import estimate
 from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.catalogue.minatar import MINATAR
-from veldt.experiments.estimate import measure_speeds, probe_settings
 from veldt.experiments.experiment import Measurement, Request, Training
-from veldt.experiments.games import env_of_game, resolved
-from veldt.experiments.kinds import one_of_each_kind
-from veldt.experiments.plan import plan_table
+from veldt.experiments.planning import estimate
+from veldt.experiments.planning.estimate import measure_speeds, probe_settings
+from veldt.experiments.planning.games import env_of_game, resolved
+from veldt.experiments.planning.kinds import one_of_each_kind
+from veldt.experiments.planning.plan import plan_table
 from veldt.experiments.run import run_experiment
 from veldt.experiments.workspace import Workspace
 

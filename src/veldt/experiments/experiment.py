@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from veldt.experiments.games import env_of_game
+from veldt.experiments.planning.games import env_of_game
 from veldt.setting_metadata import flag
 
 if TYPE_CHECKING:

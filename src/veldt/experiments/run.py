@@ -10,12 +10,12 @@ from pathlib import Path
 from rich.console import Console
 
 from veldt.errors import UsageError, VeldtError
-from veldt.experiments.checks import check_installed, check_jobs
-from veldt.experiments.estimate import measure_speeds, seconds_of, total_seconds
 from veldt.experiments.experiment import Experiment, Job, Request, Training
 from veldt.experiments.live import LiveTable
 from veldt.experiments.page import page_of, write_page
-from veldt.experiments.plan import hours_of, plan_table
+from veldt.experiments.planning.checks import check_installed, check_jobs
+from veldt.experiments.planning.estimate import measure_speeds, seconds_of, total_seconds
+from veldt.experiments.planning.plan import hours_of, plan_table
 from veldt.experiments.scheduler import Scheduler
 from veldt.experiments.workspace import Workspace
 from veldt.formatting import counted, duration

@@ -52,7 +52,7 @@ def experiment(arguments: list[str]) -> str:
     if asked.budget is not None and not 0 < asked.budget < math.inf:
         raise UsageError(f"--budget is {asked.budget:g}: it must be a number of hours, more than 0")
     from veldt.experiments.experiment import Request
-    from veldt.experiments.games import resolved
+    from veldt.experiments.planning.games import resolved
     from veldt.experiments.run import run_experiment
     from veldt.tracking.console import output_console
 

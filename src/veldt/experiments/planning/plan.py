@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from veldt.experiments.experiment import Job, Measurement, Training
-from veldt.experiments.kinds import kind_of
+from veldt.experiments.planning.kinds import kind_of
 from veldt.formatting import count, whole
 from veldt.runs import strict_json
 

@@ -9,7 +9,7 @@ from veldt.envs.arrangement import probe_spec
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
 from veldt.experiments.experiment import Experiment, Job
-from veldt.experiments.kinds import one_of_each_kind
+from veldt.experiments.planning.kinds import one_of_each_kind
 from veldt.networks.own import NO_PARTS
 from veldt.recipes.configure import configure
 from veldt.systems.planning.checks import check_request, check_sizes

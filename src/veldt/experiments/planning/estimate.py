@@ -14,9 +14,9 @@ from typing import Any
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement, Training
-from veldt.experiments.kinds import kind_of, one_of_each_kind
 from veldt.experiments.own_directory import AGAIN
 from veldt.experiments.owned_process import OwnedProcess
+from veldt.experiments.planning.kinds import kind_of, one_of_each_kind
 from veldt.experiments.side_by_side import last_sentence
 from veldt.experiments.speed import Speed, speed_of, speed_while_learning
 from veldt.experiments.workspace import Workspace

@@ -1,0 +1,1 @@
+"""Before an experiment trains: what it will run, what is refused, and how long it takes."""
