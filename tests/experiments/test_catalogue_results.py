@@ -67,7 +67,7 @@ def test_the_tuner_s_path_lies_on_the_surface_of_its_game() -> None:
         xs, ys = np.asarray(chart.lines[0].get_xdata()), np.asarray(chart.lines[0].get_ydata())
         assert xs.tolist() == [0, 1, 1] and ys.tolist() == [0, 0, 1]
     assert "Acrobot-v1: the fastest pair (2 predictors, 4 trainers) makes 100.0" in exhibit.says
-    assert "; the runs with the tuner make 2.000 on Acrobot-v1" in exhibit.says
+    assert "; the runs with the tuner make 50.0 on Acrobot-v1" in exhibit.says
 
 
 def test_the_cosines_of_several_games_are_not_mixed() -> None:

@@ -181,7 +181,7 @@ def _draw_tuner(results: Results) -> Exhibit:
         verdicts[chart] = at_least(speed, 0.9 * best) if fixed else Verdict(None, NOTHING)
     says = said(
         f"{'; '.join(found)}. {_ONE_RUN}" if found else "",
-        "The paper's tuner starts from one predictor and one trainer, and both converge towards their best numbers "
+        "The paper's tuner starts from one predictor and one trainer, and their numbers converge towards the best ones "
         "while the speed increases (here: to nine tenths of that with the best fixed numbers)",
         verdicts,
     )
