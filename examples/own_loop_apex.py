@@ -66,7 +66,7 @@ def learn(process: veldt.RoleProcess, weights: Any, replay: Any) -> dict[str, An
     return {"updates": int(target.n_averaged), "network": network.state_dict()}
 
 
-def main(cluster: str | None = None, solved: float = 475.0, episodes: int = 20_000) -> veldt.Finished:
+def main(cluster: str | None = None, solved: float = 195.0, episodes: int = 5_000) -> veldt.Finished:
     actors = veldt.Processes(act, count=2, kwargs={"solved": solved, "episodes": episodes})
     roles = {"actor": actors, "learner": veldt.Processes(learn)}
     weights = veldt.ModelServer(q_network, "learner")

@@ -32,7 +32,9 @@ from veldt.runtime.cores import allowed_cores
 from veldt.tracking.metrics import read_metrics
 
 _PROBE_S = 3.0  # of training with updates, after which a probe is interrupted
-_PROBE_DEADLINE_S = 120.0  # a large batch on a busy core takes seconds
+# Until the first row of metrics, and from then on: on busy cores tens of processes start slowly, and the rollouts of
+# hundreds of envs and updates with large batches take seconds each.
+_PROBE_DEADLINE_S = 300.0
 _END_S = 20.0
 _START_S = 4.0  # of a run, before its first step
 
@@ -94,7 +96,7 @@ def _probed(job: Training, scratch: Path) -> float:
         command = dataclasses.replace(job, settings=probe_settings(job)).command(scratch)
         process = OwnedProcess(command, subprocess.DEVNULL, said, cores)
         try:
-            until, speed = time.monotonic() + _PROBE_DEADLINE_S, None
+            until, speed, has_rows = time.monotonic() + _PROBE_DEADLINE_S, None, False
             while (
                 process.poll() is None
                 and time.monotonic() < until
@@ -102,6 +104,8 @@ def _probed(job: Training, scratch: Path) -> float:
             ):
                 time.sleep(0.25)
                 speed = _measured(scratch) or speed
+                if not has_rows and scratch.exists() and read_metrics(scratch):
+                    has_rows, until = True, time.monotonic() + _PROBE_DEADLINE_S
             has_ended = process.poll() is not None
             speed = _measured(scratch) or _of_whole(scratch) or speed
         finally:
@@ -110,7 +114,7 @@ def _probed(job: Training, scratch: Path) -> float:
         if scratch.exists():
             remove_own_tree(scratch, OF_RUN)
         if speed is None:
-            why = (has_ended and last_sentence(said)) or f"it made no step in {_PROBE_DEADLINE_S:.0f} s"
+            why = (has_ended and last_sentence(said)) or "it was too slow to be measured"
             raise VeldtError(f"{job.recipe} on {job.env} did not train: {why}")
     return speed.steps_per_second
 
