@@ -45,7 +45,10 @@ def test_each_game_and_network_has_a_surface_of_its_own() -> None:
     )
     assert len([one for one in exhibit.drawings[0].figure.axes if one.get_xlabel() == "predictors"]) == 4
     for game, speed in (("CartPole-v1", "1,000"), ("Acrobot-v1", "100.0")):
-        assert f"{game}, large network: 2 predictors, 4 trainers make {speed} steps" in exhibit.says
+        assert (
+            f"{game}, large network: the fastest pair (2 predictors, 4 trainers) makes {speed} "
+            in exhibit.says
+        )
 
 
 def test_the_tuner_s_path_lies_on_the_surface_of_its_game() -> None:
@@ -63,7 +66,8 @@ def test_the_tuner_s_path_lies_on_the_surface_of_its_game() -> None:
     for chart in charts:
         xs, ys = np.asarray(chart.lines[0].get_xdata()), np.asarray(chart.lines[0].get_ydata())
         assert xs.tolist() == [0, 1, 1] and ys.tolist() == [0, 0, 1]
-    assert "Acrobot-v1: 2 predictors, 4 trainers make 100.0" in exhibit.says and "; tuned, " in exhibit.says
+    assert "Acrobot-v1: the fastest pair (2 predictors, 4 trainers) makes 100.0" in exhibit.says
+    assert "; the runs with the tuner make 50.0 on Acrobot-v1" in exhibit.says
 
 
 def test_the_cosines_of_several_games_are_not_mixed() -> None:
@@ -188,7 +192,7 @@ def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyP
         vars(run).update(summary={"steps": 1_000, "seconds": slower / (1.0 if job.x == 1 else 1.5)}, rows=[])
         runs.append(run)
     exhibit = EXPERIMENTS["throughput"].draw(Results(request, runs, [], []))
-    said = "A2C with one learner needs 13.9 hours for 50 M steps, estimated, and Q-learning 3.684 [0.196, 69.319] times"
+    said = "A2C with one learner needs 13.9 hours for 50 M steps, estimated, Q-learning 3.684 [0.196, 69.319] times"
     assert exhibit.says.count(said) == 2
     assert len(exhibit.drawings[0].figure.axes) == 2 and len(exhibit.tables[0].rows) == 24
     assert {row[3] for row in exhibit.tables[0].rows} == {

@@ -239,7 +239,9 @@ def test_precision_is_the_difference_of_iqms_and_of_speeds() -> None:
             seconds=lambda job: (1.0 if is_half(job) else faster) * (1 + 0.001 * job.seed),
         )
 
-    assert re.search(r"minus fp32 is -50\.\d \[-50\.\d, -49\.\d\] in the IQM of scores", at(50, 1.2).says)
+    assert re.search(
+        r"minus fp32 is -50\.\d \[-50\.\d, -49\.\d\] in the interquartile mean of scores", at(50, 1.2).says
+    )
     assert at(50, 1.2).says.endswith(f"This {DOES_NOT}.") and at(100, 0.8).says.endswith(f"This {DOES_NOT}.")
     assert at(100, 1.2).says.endswith(f"This {AGREES}.")
 

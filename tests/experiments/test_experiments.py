@@ -207,6 +207,14 @@ def test_a_job_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "experiment.html").exists()
 
 
+def test_a_measurement_is_a_json_object(tmp_path: Path) -> None:
+    job = printed("list", "")
+    workspace = Workspace(tmp_path / "out", experiment([job]), Request("small", 1))
+    with pytest.raises(VeldtError, match=r"list-nan printed no JSON object: \[1\]"):
+        workspace.keep(job, "[1]\n")
+    assert not workspace.is_done(job)
+
+
 def test_jobs_run_side_by_side_on_cores_of_their_own(tmp_path: Path) -> None:
     code = "import os, json; print(json.dumps({'cores': sorted(os.sched_getaffinity(0))}))"
     jobs = [printed(f"{index}", code) for index in range(3)]

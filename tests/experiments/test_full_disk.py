@@ -29,6 +29,7 @@ def fill(disk: Path, room: int) -> Path:
     return ballast
 
 
+@pytest.mark.timeout(400)  # three runs and a probe, one after another
 @mounted
 def test_a_run_whose_disk_fills_is_continued(small_disk: SmallDisk) -> None:
     """The first run is done, the second finds no room, and the third is not tried."""

@@ -148,7 +148,7 @@ def test_games_are_named_once() -> None:
         "ALE/Pong-v5",
         "ALE/Breakout-v5",
     )
-    assert resolved(["Space Invaders".replace(" ", "_"), "seaquest"], MINATAR.env_of) == (
+    assert resolved(["Space_Invaders", "seaquest"], MINATAR.env_of) == (
         "space_invaders",
         "seaquest",
     )

@@ -21,6 +21,7 @@ from veldt.experiments.catalogue.verdicts import (
     keeps,
     mean,
     over_games,
+    ratio,
     said,
     words,
 )
@@ -40,6 +41,19 @@ def test_the_interval_of_a_mean_is_student_s() -> None:
     assert mean([2.0, 2.0]) == Estimate(2.0, 2.0, 2.0, 2)
     one, none = mean([2.0]), mean([NAN])
     assert one.value == 2.0 and math.isnan(one.low) and math.isnan(none.value) and math.isnan(mean([]).value)
+
+
+def test_the_interval_of_ratios_is_that_of_their_logarithms() -> None:
+    known = ratio([1.0, 4.0])
+    reach = 12.706 * math.log(4.0) / 2
+    assert known.value == pytest.approx(2.0) and known.values == 2
+    assert known.low == pytest.approx(2.0 * math.exp(-reach)) and known.high == pytest.approx(
+        2.0 * math.exp(reach)
+    )
+    wide = ratio([1e-80, 1e80])
+    assert (
+        wide.high == math.inf and at_least(wide, 1.0).because == "the 95% interval over 2 seeds is too wide"
+    )
 
 
 def test_the_interval_of_a_difference_is_welch_s() -> None:

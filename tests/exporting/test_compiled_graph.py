@@ -40,7 +40,7 @@ def outputs_without_veldt(made: Path, observations: np.ndarray) -> dict[str, np.
     subprocess.run(
         [sys.executable, str(RUNNER), "aot", str(made)],
         check=True,
-        timeout=100,
+        timeout=200,
         env={**os.environ, "CXX": "nosuch++"},  # it compiles nothing
     )
     outputs = dict(np.load(found))
@@ -49,6 +49,7 @@ def outputs_without_veldt(made: Path, observations: np.ndarray) -> dict[str, np.
     return outputs
 
 
+@pytest.mark.timeout(400)  # to compile takes half a minute alone
 @compiles
 def test_the_compiled_policy_needs_torch_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     agent, out = trained(tmp_path), tmp_path / "out"
@@ -70,6 +71,7 @@ def test_the_compiled_policy_needs_torch_alone(tmp_path: Path, capfd: pytest.Cap
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)
 @compiles
 @pytest.mark.parametrize(
     "settings",

@@ -56,6 +56,8 @@ class Workspace(OwnDirectory):
             values = strict_json.loads(printed)
         except ValueError as error:
             raise VeldtError(f"the measurement {job.name} printed no JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise VeldtError(f"the measurement {job.name} printed no JSON object: {printed.strip()[:80]}")
         path = self._measured_path(job)
         with explained("a measurement", path, AGAIN):
             path.parent.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ _SOURCE = "Babaeizadeh et al. 2017 (GA3C)"
 _TUNED = "tuned"
 _NOISE = 1.6  # the speeds of two runs with the same numbers differ by up to as many times on a shared machine
 _ONE_RUN = (
-    f"Each pair is one run; on a shared machine the same pair can differ by {_NOISE} times between two calls"
+    f"Each pair is one run; on a shared machine the same pair can differ by {_NOISE} times between two runs"
 )
 _PREDICTORS, _TRAINERS = "system/predictors", "system/trainers"
 _SMALL_STEPS = 150_000  # of all runs: later steps are faster, because episodes are longer
@@ -79,7 +79,8 @@ def _best(runs: Sequence[FinishedRun]) -> FinishedRun:
 
 def _best_and_worst(chart: str, runs: Sequence[FinishedRun]) -> str:
     best, worst = _best(runs), min(runs, key=lambda run: run.speed)
-    return f"{chart}: {best.job.group} make {number(best.speed)} steps per second, the slowest {number(worst.speed)}"
+    fast, slow = number(best.speed), number(worst.speed)
+    return f"{chart}: the fastest pair ({best.job.group}) makes {fast} steps per second, the slowest {slow}"
 
 
 def _network(request: Request) -> list[Training]:
@@ -175,12 +176,12 @@ def _draw_tuner(results: Results) -> Exhibit:
             panels[chart] = _surface(fixed, {f"seed {run.job.seed}": _path(run) for run in tuned})
             found.append(_best_and_worst(chart, fixed))
         if tuned:
-            found.append(f"tuned, {speed}")
+            found.append(f"the runs with the tuner make {speed} on {chart}")
         best = _best(fixed).speed if fixed else float("nan")
         verdicts[chart] = at_least(speed, 0.9 * best) if fixed else Verdict(None, NOTHING)
     says = said(
         f"{'; '.join(found)}. {_ONE_RUN}" if found else "",
-        "The paper's tuner starts from one predictor and one trainer, and both converge towards their best numbers "
+        "The paper's tuner starts from one predictor and one trainer, and their numbers converge towards the best ones "
         "while the speed increases (here: to nine tenths of that with the best fixed numbers)",
         verdicts,
     )

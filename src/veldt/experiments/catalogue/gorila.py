@@ -62,7 +62,7 @@ def _draw(results: Results) -> Exhibit:
     says = said(
         scores_in_words(results),
         "The paper finds Gorila with 100 bundles better than DQN on 41 of 49 games with human starts, after less time "
-        "(here: the largest number of bundles keeps nine tenths of the score of one, at equal steps of all together); "
+        "(here: the largest number of bundles keeps nine tenths of the score of one, at equal steps of all bundles); "
         "for stability it discards stale gradients, and those with an unusually high loss, and does not measure what "
         "that changes",
         verdicts,

@@ -120,7 +120,7 @@ def _draw(results: Results) -> Exhibit:
         for recipe, (games, share) in aggregates.items()
     )
     says = said(
-        f"IQM of the scores over the published ones of the same kind of agent at equal steps: {found}"
+        f"Interquartile means of the scores over the published ones of the same kind of agent at equal steps: {found}"
         if found
         else "",
         "Young & Tian publish scores of a DQN and an actor-critic (here: nine tenths of them are reached)",

@@ -46,7 +46,7 @@ def _draw(results: Results) -> Exhibit:
         before, after = [one for one, _ in scores], [other for _, other in scores]
         iqm, faster = _difference(before, after), ratio([two.speed / one.speed for one, two in pairs])
         here.append(
-            f"{chart}: bf16 minus fp32 is {iqm} in the IQM of scores, and bf16 is {faster} times as fast"
+            f"{chart}: bf16 minus fp32 is {iqm} in the interquartile mean of scores, and bf16 is {faster} times as fast"
         )
         rows.append((chart, str(len(pairs)), f"{iqm}", f"{faster}"))
         verdicts[chart] = all_of([at_least(faster, 1.0), keeps(after, before, paired=True)])

@@ -173,7 +173,8 @@ def _draw(results: Results) -> Exhibit:
     says = said(
         f"Average human-normalised scores of training: {averages}" if averages else "",
         "The paper finds that scaled configurations (more simulators, larger batches) tend to match the unscaled ones "
-        "over 49 games, after 25 M (policy gradients) or 50 M steps (here: nine tenths of the IQM are kept)",
+        "over 49 games, after 25 M (policy gradients) or 50 M steps (here: nine tenths of the interquartile mean are "
+        "kept)",
         verdicts,
     )
     tables = [_normalised(scores, left_out), _times(results), scores_table(results)]

@@ -135,7 +135,7 @@ def _says(hours: Mapping[str, Hours]) -> str:
             longer = ratio(
                 [alone[label] / alone["A2C"] for label in _REPLAYED if label in alone], "algorithms"
             )
-            than = f", and Q-learning {longer} times as long" if longer.values else ""
+            than = f", Q-learning {longer} times as long" if longer.values else ""
             phrases.append(
                 f"A2C with one learner needs {number(alone['A2C'])} hours for 50 M steps, estimated{than}"
             )

@@ -78,7 +78,9 @@ def mean(values: Sequence[float], of: str = "seeds") -> Estimate:
 def ratio(values: Sequence[float], of: str = "seeds") -> Estimate:
     """Returns the geometric mean of ratios above 0, with Student's interval of their logarithms."""
     logs = mean(np.log(_finite(values)).tolist(), of)
-    return Estimate(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high), logs.values, of)
+    with np.errstate(over="ignore"):  # of very different ratios, the upper end is infinite
+        value, low, high = (float(np.exp(one)) for one in (logs.value, logs.low, logs.high))
+    return Estimate(value, low, high, logs.values, of)
 
 
 def difference(
@@ -158,7 +160,7 @@ def between(estimate: Estimate, low: float, high: float) -> Verdict:
     """Whether the whole interval lies in [low, high]; False if none of it does."""
     if not math.isfinite(estimate.value):
         return Verdict(None, NOTHING)
-    if not (math.isfinite(estimate.low) and math.isfinite(estimate.high)):
+    if math.isnan(estimate.low) or math.isnan(estimate.high):
         one = "one seed" if estimate.of == "seeds" else "a single value"
         return Verdict(None, f"{one} has no interval")
     if low <= estimate.low and estimate.high <= high:
