@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,10 @@ def test_one_game_is_measured_for_all(tmp_path: Path, monkeypatch: pytest.Monkey
         "4/4 ppo on CartPole-v1, 8",
     ]
     assert measure_speeds(workspace, jobs, notes.append) == speeds and len(notes) == 5
+    workspace.speeds_path.write_text(
+        json.dumps(dict.fromkeys(speeds, "fast") | dict.fromkeys(list(speeds)[:1], 0))
+    )
+    assert measure_speeds(workspace, jobs, notes.append) == speeds and len(notes) == 10
 
 
 @pytest.mark.parametrize(

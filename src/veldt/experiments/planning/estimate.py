@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import math
 import subprocess
 import tempfile
 import time
@@ -68,7 +69,9 @@ def measure_speeds(
     before each.
     """
     path = workspace.speeds_path
-    speeds: dict[str, float] = workspace.read_json(path) if path.exists() else {}
+    stored = workspace.read_json(path) if path.exists() else {}
+    # What was changed from outside and is no speed is measured again.
+    speeds = {kind: speed for kind, value in stored.items() if 0 < (speed := as_float(value)) < math.inf}
     probes = [job for job in one_of_each_kind(jobs) if kind_of(job) not in speeds]
     if probes:
         note(_about(jobs, probes))
