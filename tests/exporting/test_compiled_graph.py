@@ -12,13 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import veldt
 from veldt.cli import main
 from veldt.errors import UsageError
 from veldt.exporting import compiled_graph
 
-compiles = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+compiles = pytest.mark.skipif(
+    shutil.which("g++") is None or len(torch.__file__.split()) > 1,
+    reason="there is no C++ compiler, or torch is in a directory in which it cannot compile",
+)
 RUNNER = Path(__file__).with_name("graph_runner.py")
 
 
@@ -94,6 +98,13 @@ def test_other_compiled_policies(settings: dict[str, Any], tmp_path: Path) -> No
 
 def test_without_a_compiler_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = trained(tmp_path)
+    with (
+        monkeypatch.context() as patched,
+        pytest.raises(UsageError, match=r"path has a space; install veldt in"),
+    ):
+        patched.setenv("CXX", "cat")
+        patched.setattr(compiled_graph.torch, "__file__", "/home/a b/torch/__init__.py")
+        veldt.export(agent.path, aot_inductor=True)
     monkeypatch.setenv("CXX", "nosuch++")
     with pytest.raises(
         UsageError, match=r"needs a C\+\+ compiler, and there is no nosuch\+\+: install it, or"

@@ -55,17 +55,41 @@ def test_what_was_measured_is_returned_again_for_a_second(monkeypatch: pytest.Mo
     assert len(calls) == 2
 
 
+class Processes:
+    """Processes that a test makes up: CPU seconds and the time at which they began, by number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.used = {os.getpid(): (1.0, 0.0)}
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(time, "time", lambda: self.now)
+        monkeypatch.setattr(time, "process_time", lambda: 1.0)
+        monkeypatch.setattr(resource_usage, "_usage", self._usage)
+
+    def _usage(self) -> dict[int, resource_usage._Used]:
+        return {
+            pid: resource_usage._Used(seconds, 0, 0, 0, [], begun_at)
+            for pid, (seconds, begun_at) in self.used.items()
+        }
+
+
 def test_cores_are_of_an_interval_that_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, cpu_seconds = [100.0], [1.01]  # a hundredth of a second, of a few microseconds
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(time, "process_time", lambda: 1.0)
-    monkeypatch.setattr(
-        resource_usage, "_usage", lambda: {os.getpid(): resource_usage._Used(cpu_seconds[0], 0, 0, 0, [])}
-    )
+    processes = Processes(monkeypatch)
     usage = resource_usage.ResourceUsage()
-    now[0] += 1e-6
+    processes.now += 1e-6
+    processes.used[os.getpid()] = (1.01, 0.0)  # a hundredth of a second, of a few microseconds
     assert "system/cores" not in usage.metrics()
-    now[0] += 0.5
-    assert "system/cores" not in usage.metrics()  # what was measured within the last second
-    now[0], cpu_seconds[0] = 104.0, 3.0
-    assert usage.metrics()["system/cores"] == pytest.approx(0.5)  # 2 of 4 seconds since it was made
+    processes.now, processes.used[os.getpid()] = 100.5, (1.25, 0.0)
+    assert usage.metrics()["system/cores"] == pytest.approx(0.5)
+
+
+def test_a_child_that_is_older_than_the_run_counts_from_its_second_measurement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    processes = Processes(monkeypatch)
+    usage = resource_usage.ResourceUsage()
+    processes.now = 104.0
+    processes.used |= {8: (700.0, 20.0), 9: (2.0, 101.0)}
+    assert usage.metrics()["system/cores"] == pytest.approx(2.0 / 4)
+    processes.now, processes.used[8] = 106.0, (701.0, 20.0)
+    assert usage.metrics()["system/cores"] == pytest.approx(1.0 / 2)

@@ -81,9 +81,9 @@ def export(
 
         refuse_missing_packages()
     if aot_inductor:
-        from veldt.exporting.compiled_graph import refuse_missing_compiler
+        from veldt.exporting.compiled_graph import refuse_uncompilable
 
-        refuse_missing_compiler()
+        refuse_uncompilable()
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     agent = load_agent(run, best, choice, "cpu", "export(run, {})", fp32=True)
     protocol = protocol or "episodes"

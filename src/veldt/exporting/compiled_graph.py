@@ -21,7 +21,7 @@ from veldt.runs.files import read_file
 _LONGEST = 4 << 30  # bytes of a file; it has the weights in it
 
 
-def refuse_missing_compiler() -> None:
+def refuse_uncompilable() -> None:
     """Raises UsageError if the graph cannot be compiled here."""
     if not hasattr(torch._inductor, "aoti_compile_and_package"):
         raise UsageError(
@@ -34,6 +34,11 @@ def refuse_missing_compiler() -> None:
         raise UsageError(
             f"--aot-inductor needs a C++ compiler, and there is no {compiler}: install it, or name another by the "
             "environment variable CXX"
+        )
+    if len(torch.__file__.split()) > 1:
+        raise UsageError(
+            f"--aot-inductor cannot be used with {torch.__file__}: torch does not find its own libraries where their "
+            "path has a space; install veldt in a directory without one, or use --torch-export"
         )
 
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 _LEAST_SECONDS = 1.0
 # The system counts a process's time in hundredths of a second: cores of a shorter interval would be off by a tenth.
 _LEAST_INTERVAL = 0.1
+# The time at which a process began is known to a second or so.
+_BEGUN_BEFORE_SECONDS = 2.0
 
 
 class _Used(NamedTuple):
@@ -20,6 +22,7 @@ class _Used(NamedTuple):
     shared_bytes: int
     parent: int
     command: list[str]
+    begun_at: float  # seconds since the epoch
 
 
 class ResourceUsage:
@@ -30,6 +33,7 @@ class ResourceUsage:
     """
 
     def __init__(self) -> None:
+        self._begun_at = time.time()
         self._measured_at = time.perf_counter()
         self._cpu_seconds = {os.getpid(): time.process_time()}
         self._looked_at = -math.inf
@@ -42,7 +46,9 @@ class ResourceUsage:
         second, of which they cannot be measured.
         """
         now = time.perf_counter()
-        if now - self._looked_at < _LEAST_SECONDS:
+        seconds = now - self._measured_at
+        has_its_cores = "system/cores" in self._metrics or seconds < _LEAST_INTERVAL
+        if now - self._looked_at < _LEAST_SECONDS and has_its_cores:
             return dict(self._metrics)
         self._looked_at = now
         usage = _usage()
@@ -51,16 +57,20 @@ class ResourceUsage:
         private = sum(_own_bytes(one, usage.get(one.parent)) for one in usage.values())
         shared = max((one.shared_bytes for one in usage.values()), default=0)
         self._metrics = {"system/memory_bytes": float(private + shared)}
-        seconds = now - self._measured_at
         if seconds >= _LEAST_INTERVAL:
-            # (A number may have been given to another process since.)
-            spent = sum(
-                max(0.0, one.cpu_seconds - self._cpu_seconds.get(pid, 0.0)) for pid, one in usage.items()
-            )
-            self._metrics["system/cores"] = spent / seconds
+            self._metrics["system/cores"] = sum(map(self._spent, usage.keys(), usage.values())) / seconds
             self._measured_at = now
             self._cpu_seconds = {pid: one.cpu_seconds for pid, one in usage.items()}
         return dict(self._metrics)
+
+    def _spent(self, pid: int, one: _Used) -> float:
+        """Returns the CPU seconds of a process since the last measurement."""
+        before = self._cpu_seconds.get(pid)
+        if before is None:
+            # A child that is older than the run is measured from its second measurement on.
+            is_older = one.begun_at < self._begun_at - _BEGUN_BEFORE_SECONDS
+            return 0.0 if is_older else one.cpu_seconds
+        return max(0.0, one.cpu_seconds - before)  # the number may have been given to another process since
 
 
 def _own_bytes(one: _Used, parent: _Used | None) -> int:
@@ -84,9 +94,11 @@ def _usage() -> dict[int, _Used]:
         try:
             with process.oneshot():
                 times, memory = process.cpu_times(), process.memory_info()
-                parent, command = process.ppid(), process.cmdline()
+                parent, command, begun_at = process.ppid(), process.cmdline(), process.create_time()
         except psutil.Error:
             continue
         shared = getattr(memory, "shared", 0)  # only Linux says which pages are shared
-        usage[process.pid] = _Used(times.user + times.system, memory.rss - shared, shared, parent, command)
+        usage[process.pid] = _Used(
+            times.user + times.system, memory.rss - shared, shared, parent, command, begun_at
+        )
     return usage
