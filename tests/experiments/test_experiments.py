@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -102,6 +103,25 @@ def test_an_experiment_is_drawn_and_continued(tmp_path: Path) -> None:
     assert "2 runs, 1 done, 1 to do" in said_on(screen)
     assert (root / "runs" / jobs[0].name / "summary.json").stat().st_mtime_ns == times[0]
     assert json.loads((root / "runs" / jobs[1].name / "summary.json").read_text())["reason"] == "steps"
+
+
+def test_a_run_of_a_function_is_continued_on_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On which the user has not trained with that function yet."""
+    job = Training(group="ppo", recipe="ppo", env="environments:lopsided_box", seed=1, settings=TINY)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
+    assert main(job.command(tmp_path / "run")[3:]) is None
+    (tmp_path / "run" / "summary.json").write_text('{"reason": "interrupted"}')
+    done = subprocess.run(
+        [*job.resume_command(tmp_path / "run"), "--steps", "512"],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "there")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

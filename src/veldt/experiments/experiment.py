@@ -86,8 +86,10 @@ class Training:
         return [sys.executable, "-m", "veldt", *self.words, *where, *self.flags]
 
     def resume_command(self, directory: Path) -> list[str]:
-        """Returns the command that continues the run in `directory`."""
-        return [sys.executable, "-m", "veldt", "resume", str(directory)]
+        """Returns the command that continues the run in `directory`, also on a machine where it was not begun."""
+        # A function that only the run named would be code that the user has not trained with there.
+        named = ["--env", self.env] if ":" in self.env else []
+        return [sys.executable, "-m", "veldt", "resume", str(directory), *named]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # a job is only itself: the key of its result
