@@ -200,7 +200,7 @@ MINUTES = Experiment(
         "The cores of this machine instead of 8 GPUs and 40 cores; A3C and APPO have two learners, A2C and PPO one.",
     ],
     seeds=(2, 2),
-    hours=0.056,
+    hours=0.029,
 )
 
 

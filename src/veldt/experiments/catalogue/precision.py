@@ -83,5 +83,5 @@ PRECISION = Experiment(
     draw=_draw,
     differs=lambda request: small_env_differs(request, _SMALL_STEPS, "Atari games"),
     seeds=(5, 5),
-    hours=0.027,
+    hours=0.015,
 )
