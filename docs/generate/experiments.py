@@ -37,6 +37,8 @@ def results() -> str:
             f"![{one.name}](../images/experiments/{picture.name})"
             for picture in sorted(PICTURES.glob(f"{one.name}-*.png"))
         ]
+        if (PICTURES / f"{one.name}-curves.csv").exists():
+            parts.append(f"The points of its curves: [CSV](../images/experiments/{one.name}-curves.csv).")
     return "\n\n".join(parts)
 
 
