@@ -60,6 +60,13 @@ def test_the_jobs_of_every_experiment_have_names_of_their_own_and_valid_settings
         assert all(isinstance(line, str) and line for line in one.differs(Request(scale, 2, games)))
 
 
+def test_alternating_simulators_are_two_at_least() -> None:
+    words = [" ".join(job.words) for job in EXPERIMENTS["sampling"].jobs(Request("paper", 1))]
+    assert any("--alternate off --num-envs 1 " in one for one in words)
+    assert any("--alternate on --num-envs 2 " in one for one in words)
+    assert not any("--alternate on --num-envs 1 " in one for one in words)
+
+
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 def test_every_experiment_draws_a_page_without_any_result(one: Experiment) -> None:
     exhibit = one.draw(Results(Request("small", 1), [], [], []))

@@ -45,6 +45,7 @@ def _jobs(request: Request) -> list[Measurement]:
         for env in request.envs("ALE/Breakout-v5")
         for group, processes, flags in _arrangements(most)
         for count in counts
+        if count * processes > 1 or "on" not in flags  # a single simulator makes no two groups
     ]
 
 
