@@ -214,16 +214,18 @@ class Stepper:
         max_steps = self._settings.envs.random_start_steps
         steps = int(rng.integers(0, max_steps + 1)) if max_steps else 0
         actions = slot.spec.action.sample(rng, steps)
-        begin, score = 0, 0.0
+        begin, score, row_1 = 0, 0.0, np.empty(1, np.float32)
         self._reset(index, self._rows(0), 0)
         for step, action in enumerate(actions):
             self._tick(b)
             self._shift_history(index)
             reward, terminated, truncated, _ = env.step(action, self._rows(0), index)
             self._check_observation(self._rows(0), index)
-            if not isinstance(reward, int | float | np.number):
-                reward = _signless(reward)
-            score += float(np.float32(reward))  # float32, as in the rows
+            try:  # the same rewards as in later steps, and in float32 as there
+                row_1[0] = +reward
+            except (TypeError, ValueError, OverflowError):
+                row_1[0] = _signless(reward)
+            score += float(row_1[0])
             if not math.isfinite(score):
                 raise ValueError(_bad_reward(reward))
             if terminated or truncated:
