@@ -17,7 +17,7 @@ from veldt.exporting.write import Export, write_export
 from veldt.networks.own import OwnParts
 from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import refuse_place
-from veldt.runs.own_names import AOT, ONNX, TORCH
+from veldt.runs.own_names import GRAPHS
 from veldt.setting_metadata import PATH, check_type, flag
 from veldt.user_code.attribution import naming_user_code
 
@@ -75,7 +75,7 @@ def export(
     directory = RunDirectory.open(run)
     path = directory.path / EXPORT_NAME if out is None else Path(out)
     refuse_place(path)
-    graphs = [name for name, is_wanted in zip((ONNX, TORCH, AOT), wanted.values(), strict=True) if is_wanted]
+    graphs = [name for name, is_wanted in zip(GRAPHS, wanted.values(), strict=True) if is_wanted]
     if onnx:
         from veldt.exporting.graph_files import refuse_missing_packages
 

@@ -106,11 +106,12 @@ def _probed(job: Training, scratch: Path) -> float:
                 and (speed is None or speed.seconds < _PROBE_S)
             ):
                 time.sleep(0.25)
-                speed = _measured(scratch) or speed
-                if not has_rows and scratch.exists() and read_metrics(scratch):
+                rows = _rows(scratch)
+                speed = _measured(rows) or speed
+                if rows and not has_rows:
                     has_rows, until = True, time.monotonic() + _PROBE_DEADLINE_S
             has_ended = process.poll() is not None
-            speed = _measured(scratch) or _of_whole(scratch) or speed
+            speed = _measured(_rows(scratch)) or _of_whole(scratch) or speed
         finally:
             process.interrupt()
             process.wait(_END_S)
@@ -132,9 +133,12 @@ def probe_settings(job: Training) -> dict[str, Any]:
     return settings
 
 
-def _measured(run: Path) -> Speed | None:
+def _rows(run: Path) -> list[dict[str, Any]]:
+    return read_metrics(run) if run.exists() else []
+
+
+def _measured(rows: Sequence[Mapping[str, Any]]) -> Speed | None:
     """Returns the speed of a run since its first update; over 0 seconds, of a run that has not made one yet."""
-    rows = read_metrics(run) if run.exists() else []
     before = speed_of(rows)
     return speed_while_learning(rows) or (before and before._replace(seconds=0.0))
 
