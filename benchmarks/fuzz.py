@@ -136,8 +136,10 @@ class Caller:
             return json.loads(line)
         self._process = None
         code = process.wait()
-        shown = [line for line in self._log.read_text(errors="replace").splitlines() if "File" in line][:6]
-        return ["defect", f"the process ended with code {code}: {' '.join(shown)}"]
+        # An exception is at the end of the log, and the innermost frame of a crash or of a deadline at its start.
+        lines = self._log.read_text(errors="replace").splitlines()
+        shown = lines[-12:] if code == 1 else [line for line in lines if "File" in line][:6]
+        return ["defect", "\n".join([f"the process ended with code {code}:", *shown])]
 
     def _start(self) -> subprocess.Popen[str]:
         home = self._scratch / "home"

@@ -43,6 +43,23 @@ def test_what_a_killed_process_group_has_left(tmp_path: Path) -> None:
     assert not Path(folder).exists() and not semaphore.exists()
 
 
+def test_sockets_are_in_tmp_where_the_temporary_directory_has_a_long_path(tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    code = RUN.replace("os.killpg(0, signal.SIGKILL)", "pass")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"TMPDIR": str(long)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.split()[0])
+    assert folder.parent == Path("/tmp") and not folder.exists() and not list(long.iterdir())
+
+
 def test_nothing_else_is_removed(tmp_path: Path) -> None:
     """Unmarked files, those of a living process, of another machine or container, links, and other names."""
     machine, own, start = orphans._machine(), os.getpid(), start_of(os.getpid())

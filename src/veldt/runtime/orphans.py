@@ -14,13 +14,12 @@ import multiprocessing
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from functools import cache
-from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
+from veldt.runtime.fork_server.socket_folder import make_folder, parent_of_sockets
 from veldt.runtime.process_state import is_running, start_of
 
 _FOLDERS, _SEMAPHORES = "pymp-*", "sem.mp-veldt.*"
@@ -30,15 +29,17 @@ _SHARED_MEMORY = Path("/dev/shm")  # where Linux has semaphores
 
 
 def mark_own() -> None:
-    """Marks the folder of this process, and the semaphores that it and its children make from now on.
+    """Marks the folder of this process's sockets, and the semaphores that it and its children make from now on.
 
     Does nothing in a child, which shares both with its parent, and where the system does not have them as files.
     """
     config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-    if config.get("semprefix") != _UNMARKED or _machine() is None:
+    if config.get("semprefix") != _UNMARKED:
         return
-    config["semprefix"] = f"{_UNMARKED}-{own_mark()}"
-    mark_folder(Path(util.get_temp_dir()))
+    folder = make_folder(config)
+    if _machine() is not None:
+        config["semprefix"] = f"{_UNMARKED}-{own_mark()}"
+        mark_folder(folder)
 
 
 def mark_folder(folder: Path) -> None:
@@ -56,7 +57,7 @@ def remove_orphans(folders: Path | None = None, semaphores: Path = _SHARED_MEMOR
     """Removes folders and semaphores of this user whose mark is of a process of this machine that has ended."""
     if _machine() is None:
         return
-    remove_orphaned_folders(folders or Path(tempfile.gettempdir()), _FOLDERS)
+    remove_orphaned_folders(folders or parent_of_sockets(), _FOLDERS)
     for semaphore in own_paths(semaphores, _SEMAPHORES):
         if semaphore.is_file() and is_orphan(semaphore.name.removeprefix("sem.mp-").rpartition("-")[0]):
             with contextlib.suppress(OSError):

@@ -1,6 +1,8 @@
-"""Tells a fork server the folder of its socket, which the server removes if the process that started it was killed.
+"""The folder of the sockets of a process and of its fork servers.
 
-`multiprocessing` makes the folder among the temporary files, and removes it only where that process ends by itself.
+`multiprocessing` makes the folder among the temporary files, whose directory may have too long a path for a socket.
+It removes the folder only where the process that made it ends by itself, so a fork server is told its folder and
+removes it if the process that started the server was killed.
 """
 
 from __future__ import annotations
@@ -8,10 +10,46 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
+from multiprocessing import util
 from pathlib import Path
+from typing import Any
+
+from veldt.errors import UsageError
 
 _VARIABLE, _PREFIX = "VELDT_SERVER_FOLDER", "pymp-"
+_LONGEST = (
+    70  # of its parent's path: a socket's has 103 characters at most, with /pymp-xxxxxxxx/listener-xxxxxxxx
+)
+_SHORT = Path("/tmp")
+
+
+def parent_of_sockets(longest: int = _LONGEST) -> Path:
+    """Returns the directory of temporary files, or /tmp where its path has more than `longest` characters."""
+    usual = tempfile.gettempdir()
+    return Path(usual) if len(os.fsencode(usual)) <= longest else _SHORT
+
+
+def make_folder(config: dict[str, Any]) -> Path:
+    """Returns the folder for the sockets of the process with this `config`, which `multiprocessing` then uses.
+
+    Raises UsageError where the path of the directory of temporary files is too long and /tmp cannot be used.
+    """
+    parent = parent_of_sockets()
+    if config.get("tempdir") is None and parent == _SHORT:
+        try:
+            folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+        except OSError as error:
+            raise UsageError(
+                f"the path of the temporary directory {tempfile.gettempdir()} has more than {_LONGEST} bytes, too many "
+                f"for the sockets of processes, and {parent} cannot be used ({error.strerror}): set TMPDIR to a "
+                "directory with a shorter path"
+            ) from error
+        # As `multiprocessing` does for the folders that it makes: after everything else of the process's end.
+        util.Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=-100)
+        config["tempdir"] = folder
+    return Path(util.get_temp_dir())
 
 
 @contextlib.contextmanager

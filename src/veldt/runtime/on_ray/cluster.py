@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from veldt.errors import UsageError, VeldtError
+from veldt.runtime.fork_server.socket_folder import parent_of_sockets
 from veldt.runtime.on_ray.settings import on_loopback, quiet, token
 from veldt.runtime.orphans import mark_folder, remove_orphaned_folders
 
@@ -53,9 +54,8 @@ class Cluster:
         if self.address != LOCAL or self._has_joined:
             return
         self._within.enter_context(token(fresh=True))
-        usual = tempfile.gettempdir()
-        parent = usual if len(usual) <= _LONGEST else "/tmp"
-        remove_orphaned_folders(Path(parent), f"{_PREFIX}*")  # of runs that were killed with their Ray
+        parent = parent_of_sockets(_LONGEST)
+        remove_orphaned_folders(parent, f"{_PREFIX}*")  # of runs that were killed with their Ray
         self._directory = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         mark_folder(Path(self._directory))
         numbers = [str(number) for number in (cpus, gpus, store_bytes)]
