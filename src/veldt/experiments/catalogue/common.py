@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from veldt.experiments.catalogue.verdicts import NOTHING, Verdict, keeps
 from veldt.experiments.experiment import Request, Training
 from veldt.experiments.figures import Drawing, Line, Table, lines, number
-from veldt.experiments.results import FinishedRun, Results, mean_of
+from veldt.experiments.results import FinishedRun, Results, interval, mean_of
 
 STOOKE = "Stooke & Abbeel 2018"
 SMALL_ENV = "CartPole-v1"
@@ -43,7 +44,7 @@ def scores_table(results: Results) -> Table:
     """Returns the final score of each group, with its interval."""
     rows = []
     for chart, group, runs in results.groups():
-        rows.append((chart, group, str(len(runs)), number(*mean_of(runs, lambda run: run.score))))
+        rows.append((chart, group, str(len(runs)), number(*interval(scores_of(runs)))))
     caption = (
         "Mean raw return of the episodes in the last tenth of the steps, with its 95% bootstrap interval."
     )
@@ -58,8 +59,7 @@ def scores_of(runs: Sequence[FinishedRun]) -> list[float]:
 def scores_in_words(results: Results) -> str:
     """Returns the final score of each group, with its interval, as a sentence; "" without runs."""
     found = "; ".join(
-        f"{group} on {chart} {number(*mean_of(runs, lambda run: run.score))}"
-        for chart, group, runs in results.groups()
+        f"{group} on {chart} {number(*interval(scores_of(runs)))}" for chart, group, runs in results.groups()
     )
     return f"Final scores: {found}" if found else ""
 
@@ -72,13 +72,12 @@ def seeded(request: Request, **fields: Any) -> list[Training]:
 def scores_over_x(results: Results, title: str, caption: str, horizontal: str) -> Drawing:
     """Returns the final score over each group's `x`, a chart for each of the results'."""
     panels = {
-        chart: {chart: line_over_x(groups, lambda run: run.score)}
-        for chart, groups in results.charts().items()
+        chart: {chart: line_over_x(groups, attrgetter("score"))} for chart, groups in results.charts().items()
     }
     return lines(title, caption, panels, horizontal, "final score", logarithmic=True)
 
 
-def line_over_x(groups: Mapping[str, Sequence[FinishedRun]], value: Any) -> Line:
+def line_over_x(groups: Mapping[str, Sequence[FinishedRun]], value: Callable[[FinishedRun], float]) -> Line:
     """Returns a line through the groups, at each group's `x`."""
     points = sorted((runs[0].job.x, *mean_of(runs, value)) for runs in groups.values())
     x, y, low, high = zip(*points, strict=True)
@@ -108,4 +107,4 @@ def kept_from_the_smallest(
 
 def mean_score(runs: Sequence[FinishedRun]) -> str:
     """Returns the mean of final scores in words."""
-    return number(mean_of(runs, lambda run: run.score)[0])
+    return number(interval(scores_of(runs))[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from veldt.experiments.catalogue.common import (
@@ -56,7 +57,7 @@ def _jobs(request: Request) -> list[Training]:
 
 def _draw(results: Results) -> Exhibit:
     by_threshold = {
-        name: line_over_x(groups, lambda run: run.score) for name, groups in results.charts().items()
+        name: line_over_x(groups, attrgetter("score")) for name, groups in results.charts().items()
     }
     _, verdicts = kept_from_the_smallest(results)
     says = said(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,7 @@ def _draw_minutes(results: Results) -> Exhibit:
             time = duration(mean(reached).value) if reached else f"not within {duration(runs[0].seconds)}"
             only = f" ({len(reached)} of {len(runs)} seeds)" if 0 < len(reached) < len(runs) else ""
             phrases.append(f"{group} {time}{only}")
-            speed, score = (number(*mean_of(runs, of)) for of in (_speed, _score))
+            speed, score = (number(*mean_of(runs, of)) for of in map(attrgetter, ("speed", "score")))
             rows.append((chart, group, str(len(runs)), speed, score, number(goal), f"{time}{only}"))
         here.append(f"{number(goal)} on {chart}: {', '.join(phrases)}")
     says = said(
@@ -179,14 +180,6 @@ def _in_time(seconds: Sequence[float], runs: Sequence[FinishedRun]) -> Verdict:
     if len(missed) < len(runs):
         return Verdict(None, "only some seeds reach it")
     return Verdict(False) if len(runs) > 1 else Verdict(None, "one seed does not show how much seeds differ")
-
-
-def _speed(run: FinishedRun) -> float:
-    return run.speed
-
-
-def _score(run: FinishedRun) -> float:
-    return run.score
 
 
 MINUTES = Experiment(
