@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+from weakref import WeakSet
 
 import gymnasium
 import numpy as np
@@ -70,10 +72,21 @@ class StepEnv(Protocol):
 
 
 class GymnasiumStepEnv:
-    """Any Gymnasium environment. Whatever it raises reaches callers as an Exception (see `contained`)."""
+    """Any Gymnasium environment. Whatever it raises reaches callers as an Exception (see `contained`).
+
+    UsageError for one that another, which is not closed yet, steps already: they would move each other.
+    """
+
+    _open: ClassVar[WeakSet[GymnasiumStepEnv]] = WeakSet()  # of this process
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        self._env = env
+        self._env, self._innermost = env, env.unwrapped
+        if any(other._innermost is self._innermost for other in self._open):
+            raise UsageError(
+                f"the same {type(self._innermost).__name__} object was returned for two envs, which would move each "
+                "other: the function must make a new environment in each call"
+            )
+        self._open.add(self)
         self._codec = ObservationCodec(env.observation_space)
         self.spec = EnvSpec(self._codec.spec, action_spec(env.action_space))
         plain = self.spec.action.kind == "discrete" and self.spec.action.start == (0,)
@@ -127,6 +140,7 @@ class GymnasiumStepEnv:
         return [] if names is None else list(names())
 
     def close(self) -> None:
+        self._open.discard(self)
         try:
             self._env.close()
         except BaseException as error:
@@ -223,8 +237,11 @@ class ObservationCodec:
             return
         for row, shape, (path, leaf) in zip(rows, self._shapes, self._leaves.values(), strict=True):
             value = observation
-            for key in path:
-                value = value[key]
+            for depth, key in enumerate(path):
+                try:
+                    value = value[key]
+                except (IndexError, KeyError, TypeError):
+                    raise ValueError(_field_message(path[:depth], value, key)) from None
             if not isinstance(leaf, spaces.Box):
                 try:
                     _check_values(leaf, value)
@@ -247,7 +264,7 @@ def _store(value: Any, row: np.ndarray, index: int, name: str) -> None:
         raise ValueError(_type_message(name, value, row)) from None
     if not fits:
         raise ValueError(
-            f"the observation{field_named(name)} has numbers outside of its space's range, 0 to 255"
+            f"the observation{field_named(name)} has numbers that are no integers of its space, 0 to 255"
         )
 
 
@@ -275,14 +292,21 @@ def _check_values(space: spaces.Space[Any], value: Any) -> None:
 
 
 def _are_bytes(value: Any) -> bool:
-    """Whether all numbers are in uint8's range: NumPy would store 256 as 0."""
+    """Whether all numbers are of uint8: NumPy would store 256 and 0.5 as 0."""
     numbers = np.asarray(value)
-    return bool(((numbers >= 0) & (numbers <= 255)).all())
+    return bool(((numbers >= 0) & (numbers <= 255) & (numbers == np.floor(numbers))).all())
 
 
 def _type_message(name: str, got: Any, row: np.ndarray) -> str:
     dtype = np.asarray(got).dtype
     return f"the observation{field_named(name)} has dtype {dtype}, which does not convert to {row.dtype}"
+
+
+def _field_message(path: tuple[str, ...], got: Any, key: str) -> str:
+    subject = f"the observation{field_named('/'.join(path))}"
+    if isinstance(got, Mapping):
+        return f"{subject} lacks the field '{key}', which its space declares"
+    return f"{subject} is of type {type(got).__name__}, and its space is a Dict: return a dictionary"
 
 
 def _shape_message(name: str, got: tuple[int, ...], declared: tuple[int, ...]) -> str:
