@@ -10,6 +10,7 @@ from weakref import WeakSet
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from veldt.envs.observation_batches import single_observations
 from veldt.envs.seeding import episode_seed
@@ -88,7 +89,9 @@ class GymnasiumStepEnv:
             )
         self._open.add(self)
         self._codec = ObservationCodec(env.observation_space)
-        self.spec = EnvSpec(self._codec.spec, action_spec(env.action_space))
+        self.spec = EnvSpec(
+            self._codec.spec, action_spec(env.action_space), normalising_wrappers=_normalising_wrappers(env)
+        )
         plain = self.spec.action.kind == "discrete" and self.spec.action.start == (0,)
         self._to_env = None if plain else self.spec.action.to_env
 
@@ -132,8 +135,15 @@ class GymnasiumStepEnv:
         except BaseException as error:
             contained(error)
         if not isinstance(picture, np.ndarray):
-            raise UsageError(f"{self._env} does not render pictures: it has no render_mode 'rgb_array'")
-        return picture
+            got = type(picture).__name__
+        elif picture.dtype != _UINT8 or picture.ndim != 3 or picture.shape[2] != 3:
+            got = f"{picture.dtype} {list(picture.shape)}"
+        else:
+            return picture
+        raise UsageError(
+            f"render() of {self._env} returned {got}: with the render_mode 'rgb_array' it must return a picture, uint8 "
+            "[height, width, 3]"
+        )
 
     def action_names(self) -> list[str]:
         names = getattr(self._env.unwrapped, "get_action_meanings", None)
@@ -145,6 +155,15 @@ class GymnasiumStepEnv:
             self._env.close()
         except BaseException as error:
             contained(error)
+
+
+def _normalising_wrappers(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
+    """Returns the names of Gymnasium's wrappers around `env` that keep statistics of their own."""
+    names = []
+    while isinstance(env, gymnasium.Wrapper):
+        names += [kind.__name__ for kind in (NormalizeObservation, NormalizeReward) if isinstance(env, kind)]
+        env = env.env
+    return tuple(names)
 
 
 class ObservationCodec:

@@ -121,11 +121,15 @@ class ActionSpec:
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """The spec of one environment: `observation` by field name (a single "" unless it is a Dict), and `action`."""
+    """The spec of one environment: `observation` by field name (a single "" unless it is a Dict), and `action`.
+
+    `normalising_wrappers` are the names of the wrappers of the environment that keep running statistics.
+    """
 
     observation: Mapping[str, ArraySpec]
     action: ActionSpec
     frames_per_step: int = 1
+    normalising_wrappers: tuple[str, ...] = ()
 
     @property
     def is_dict(self) -> bool:
