@@ -67,16 +67,16 @@ OUT_OF_RANGE: dict[str, tuple[spaces.Space[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("pixels", [[-1, 300, 3], [1.5, np.nan, 3.0], [0, 256, 0]])
+@pytest.mark.parametrize("pixels", [[-1, 300, 3], [1.5, np.nan, 3.0], [0, 256, 0], [0, 0.5, 1]])
 @pytest.mark.parametrize("is_dict", [False, True])
 def test_numbers_that_a_pixel_cannot_have_are_refused(pixels: list[float], is_dict: bool) -> None:
-    """NumPy would store 256 as 0."""
+    """NumPy would store 256 as 0, and an image that is scaled to [0, 1] as nothing but 0."""
     box: spaces.Space[Any] = spaces.Box(0, 255, (3,), np.uint8)
     codec = ObservationCodec(spaces.Dict({"image": box}) if is_dict else box)
     rows = [np.zeros((1, 3), np.uint8)]
     codec.write({"image": [0, 255, 7.0]} if is_dict else [0, 255, 7.0], rows, 0)
     assert rows[0].tolist() == [[0, 255, 7]]
-    with pytest.raises(ValueError, match="numbers outside of its space's range, 0 to 255"):
+    with pytest.raises(ValueError, match="numbers that are no integers of its space, 0 to 255"):
         codec.write({"image": pixels} if is_dict else pixels, rows, 0)
 
 
@@ -87,4 +87,26 @@ def test_a_discrete_observation_outside_its_space_is_refused(name: str) -> None:
     codec = ObservationCodec(space)
     rows = [np.zeros((1, *spec.shape), np.float32) for spec in codec.spec.values()]
     with pytest.raises(ValueError, match="which is not in its space"):
+        codec.write(observation, rows, 0)
+
+
+@pytest.mark.parametrize(
+    ("observation", "sentence"),
+    [
+        (
+            {"arm": {"angle": [0.0]}},
+            "the observation 'arm' lacks the field 'speed', which its space declares",
+        ),
+        ({}, "the observation lacks the field 'arm', which its space declares"),
+        (
+            {"arm": [0.0, 0.0]},
+            "the observation 'arm' is of type list, and its space is a Dict: return a dictionary",
+        ),
+        (None, "the observation is of type NoneType, and its space is a Dict"),
+    ],
+)
+def test_a_missing_field_is_named(observation: Any, sentence: str) -> None:
+    codec = ObservationCodec(spaces.Dict({"arm": spaces.Dict({"angle": NUMBER, "speed": NUMBER})}))
+    rows = [np.zeros((1, 1), np.float32) for _ in codec.spec]
+    with pytest.raises(ValueError, match=sentence):
         codec.write(observation, rows, 0)

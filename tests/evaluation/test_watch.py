@@ -15,6 +15,7 @@ import pytest
 import veldt
 from environments import Scripted, scripted
 from veldt.cli.verbs import watch
+from veldt.envs.env import GymnasiumStepEnv
 from veldt.envs.source import resolve
 from veldt.runs.episodes import read_episodes
 
@@ -150,6 +151,32 @@ def test_a_registered_class_without_render_mode_is_refused() -> None:
 def test_a_factory_that_renders(factory: Any) -> None:
     env = resolve(factory).make(render=True)
     assert env.render_mode == "rgb_array"
+
+
+class Draws(Random):
+    """Renders what it is told."""
+
+    def __init__(self, render_mode: str | None = None, picture: Any = None) -> None:
+        super().__init__(render_mode)
+        self._picture = picture
+
+    def render(self) -> Any:
+        return self._picture
+
+
+@pytest.mark.parametrize(
+    ("picture", "got"),
+    [
+        (None, "NoneType"),
+        ([np.zeros((8, 8, 3), np.uint8)], "list"),
+        (np.zeros((8, 8, 3), np.float32), r"float32 \[8, 8, 3\]"),
+        (np.zeros((8, 8), np.uint8), r"uint8 \[8, 8\]"),
+    ],
+)
+def test_what_is_no_picture_is_one_sentence(picture: Any, got: str) -> None:
+    env = GymnasiumStepEnv(Draws("rgb_array", picture))
+    with pytest.raises(veldt.UsageError, match=rf"returned {got}: .* uint8 \[height, width, 3\]"):
+        env.render()
 
 
 def test_actions_that_the_environment_does_not_take(tmp_path: Path) -> None:

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from gymnasium import spaces
 
 import veldt
 from run_state import SMALL, SMALL_REPLAYED
-from veldt.exporting.policy_graph import PolicyGraph
+from veldt.envs.spec import action_spec
+from veldt.exporting.policy_graph import ActionToEnv, PolicyGraph
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -101,6 +104,26 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return run_graphs(FILES, tmp_path_factory.mktemp("others"))
 
 
+INF = np.inf
+BOXES = [
+    spaces.Box(np.array([-INF, 3, -INF, -2], np.float32), np.array([INF, INF, -7, 1], np.float32)),
+    spaces.Box(np.array([0.1, -INF]), np.array([0.3, 1e-9]), dtype=np.float64),
+    spaces.Box(-2, 7, (2, 2), np.int64),
+    spaces.Box(0, np.iinfo(np.int32).max - 1, (2,), np.int32),
+    spaces.Box(0, 1, (3,), np.bool_),
+]
+
+
+@pytest.mark.parametrize("box", BOXES, ids=repr)
+def test_continuous_actions_are_converted_as_by_the_agent(box: spaces.Box) -> None:
+    spec = action_spec(box)
+    stored = np.random.default_rng(0).normal(size=(500, *spec.shape)).astype(np.float32)
+    expected = np.stack([spec.to_env(one) for one in stored])
+    converted = ActionToEnv(spec)(torch.from_numpy(stored)).numpy()
+    assert converted.dtype == expected.dtype and all(map(box.contains, converted))
+    np.testing.assert_allclose(converted, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["onnx", "torch"])
 @pytest.mark.parametrize("name", RUNS)
 def test_the_outputs_are_those_of_the_agent(name: str, kind: str, exported: Exported) -> None:
@@ -158,8 +181,6 @@ def test_graphs_show_no_paths_of_this_machine(exported: Exported) -> None:
 
 
 def test_a_network_that_no_graph_can_hold_is_one_sentence(tmp_path: Path) -> None:
-    import torch
-
     class Counting(torch.nn.Module):
         """Decides in Python by the values of a tensor."""
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from multiprocessing.connection import Connection
+
+import numpy as np
+import torch
 
 
 def answers(pipe: Connection) -> None:
     """Says back what it is told, until its parent ends."""
     while True:
         pipe.send_bytes(pipe.recv_bytes())
+
+
+def draws(pipe: Connection) -> None:
+    """Says a number of NumPy's global generator, of Python's, and of torch's."""
+    drawn = (np.random.random(), random.random(), torch.rand(1).item())  # noqa: NPY002
+    pipe.send_bytes(repr(drawn).encode())
 
 
 def closes_and_lingers(pipe: Connection) -> None:

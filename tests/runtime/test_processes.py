@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import time
 from collections.abc import Iterator
 
 import pytest
-from children import answers, closes_and_lingers
+from children import answers, closes_and_lingers, draws
 
 from veldt.runtime.processes import Child, forkserver
 
@@ -45,3 +46,19 @@ def test_receive_returns_none_for_a_killed_child(child: Child) -> None:
     assert child.receive(20) is None
     assert not child.alive() and child.cause_of_death().startswith("was killed by SIGKILL")
     child.kill()
+
+
+def test_no_two_children_draw_the_same_random_numbers() -> None:
+    """Environments may use the global generators, whose state a forked process inherits."""
+    context = forkserver(["veldt.envs.worker"])
+    children = [Child(context, f"a child {number}", draws) for number in range(3)]
+    said = [child.receive(60) for child in children]
+    for child in children:
+        child.kill()
+    assert None not in said
+    for name, numbers in zip(
+        ("numpy", "random", "torch"),
+        zip(*(ast.literal_eval((each or b"").decode()) for each in said), strict=True),
+        strict=True,
+    ):
+        assert len(set(numbers)) == len(children), name

@@ -57,7 +57,7 @@ def test_train_load_act(name: str, recipe: str, tmp_path: Path) -> None:
 
 
 def test_a_box_of_actions_is_used_up_to_its_bounds() -> None:
-    """-1 and 1 stand for the bounds where both are finite; what is outside is clipped."""
+    """-1 and 1 stand for the bounds; what is outside is clipped."""
     box = environments.lopsided_box().action_space  # [-3, -1], [0, 100], all numbers
     spec = action_spec(box)
     stored = {-1.0: [-3, 0, -1], 0.0: [-2, 50, 0], 1.0: [-1, 100, 1], 7.0: [-1, 100, 7], -7.0: [-3, 0, -7]}
@@ -67,10 +67,48 @@ def test_a_box_of_actions_is_used_up_to_its_bounds() -> None:
 
 
 def test_half_open_bounds() -> None:
-    box = spaces.Box(np.array([0, -np.inf], np.float32), np.array([np.inf, 2], np.float32))
+    """-1 or 1 stands for the bound that is finite, so that a policy that begins around 0 is inside, wherever it is."""
+    box = spaces.Box(np.array([10, -np.inf], np.float32), np.array([np.inf, -20], np.float32))
     spec = action_spec(box)
-    assert spec.to_env(np.array([-3, 5], np.float32)).tolist() == [0, 2]
-    assert spec.to_env(np.array([3, -5], np.float32)).tolist() == [3, -5]
+    stored = {-3.0: [10, -24], -1.0: [10, -22], 0.0: [11, -21], 1.0: [12, -20], 3.0: [14, -20]}
+    for value, expected in stored.items():
+        assert spec.to_env(np.full(2, value, np.float32)).tolist() == expected
+
+
+FLOATS, DOUBLES = np.finfo(np.float32), np.finfo(np.float64)
+UNBOUNDED = [
+    spaces.Box(-np.inf, np.inf, (1,), np.int32),
+    spaces.Box(-np.inf, np.inf, (1,), np.int64),
+    spaces.Box(np.iinfo(np.int64).min, np.iinfo(np.int64).max, (1,), np.int64),
+    spaces.Box(FLOATS.min, FLOATS.max, (1,), np.float32),
+    spaces.Box(float(DOUBLES.min), float(DOUBLES.max), (1,), np.float64),
+]
+
+
+@pytest.mark.parametrize("box", UNBOUNDED, ids=repr)
+def test_the_limits_of_a_type_are_no_bounds(box: spaces.Box) -> None:
+    """They have no middle that a policy could begin at, and half of the distance between them overflows."""
+    spec = action_spec(box)
+    assert [spec.to_env(np.full(1, value, np.float32)).item() for value in (-3, 0, 2)] == [-3, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("box", "numbers"),
+    [
+        (spaces.Box(0, 1, (1,), np.int8), [0, 1]),
+        (spaces.Box(0, 1, (1,), np.bool_), [0, 1]),
+        (spaces.Box(-2, 2, (1,), np.int64), [-2, -1, 0, 1, 2]),
+        (spaces.Box(0, 255, (1,), np.uint8), list(range(256))),
+    ],
+    ids=repr,
+)
+def test_integers_are_the_nearest(box: spaces.Box, numbers: list[int]) -> None:
+    """Truncated, the highest would be reached by no action inside the bounds, and 0 from both sides."""
+    spec, ends = action_spec(box), np.linspace(-1, 1, 2001, dtype=np.float32)
+    reached = [int(spec.to_env(np.full(1, end))[0]) for end in ends]
+    expected = numbers[0] + (ends.astype(np.float64) + 1) / 2 * (numbers[-1] - numbers[0])
+    assert sorted(set(reached)) == numbers
+    assert np.abs(reached - expected).max() <= 0.5 + 1e-6
 
 
 @pytest.mark.parametrize("space", [spaces.Discrete(3, start=-7), spaces.MultiDiscrete([2, 4], start=[5, -1])])

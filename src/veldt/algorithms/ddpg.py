@@ -60,7 +60,7 @@ class DDPG(ReplayAlgorithm):
         if not all(map(math.isfinite, (*action.low, *action.high))):
             raise UsageError(
                 f"the actor's actions lie between bounds, and this environment's are {list(action.low)} to "
-                f"{list(action.high)}: give it finite ones (gymnasium.wrappers.RescaleAction), or take ppo"
+                f"{list(action.high)}: give it finite ones (gymnasium.wrappers.TransformAction), or take ppo"
             )
         super().__init__(config, Adam(epsilon=config.adam_epsilon))
         self._dimensions = action.shape[0]

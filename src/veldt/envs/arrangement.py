@@ -62,7 +62,8 @@ def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
     ):
         env = make_step_env(source, atari)
         record.closes()
-        env.close()
+        with as_error(EnvError, f"{name} failed when it was closed"):
+            env.close()
         return env.spec
 
 

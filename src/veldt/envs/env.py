@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+from weakref import WeakSet
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from veldt.envs.observation_batches import single_observations
 from veldt.envs.seeding import episode_seed
@@ -70,12 +73,25 @@ class StepEnv(Protocol):
 
 
 class GymnasiumStepEnv:
-    """Any Gymnasium environment. Whatever it raises reaches callers as an Exception (see `contained`)."""
+    """Any Gymnasium environment. Whatever it raises reaches callers as an Exception (see `contained`).
+
+    UsageError for one that another, which is not closed yet, steps already: they would move each other.
+    """
+
+    _open: ClassVar[WeakSet[GymnasiumStepEnv]] = WeakSet()  # of this process
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        self._env = env
+        self._env, self._innermost = env, env.unwrapped
+        if any(other._innermost is self._innermost for other in self._open):
+            raise UsageError(
+                f"the same {type(self._innermost).__name__} object was returned for two envs, which would move each "
+                "other: the function must make a new environment in each call"
+            )
+        self._open.add(self)
         self._codec = ObservationCodec(env.observation_space)
-        self.spec = EnvSpec(self._codec.spec, action_spec(env.action_space))
+        self.spec = EnvSpec(
+            self._codec.spec, action_spec(env.action_space), normalising_wrappers=_normalising_wrappers(env)
+        )
         plain = self.spec.action.kind == "discrete" and self.spec.action.start == (0,)
         self._to_env = None if plain else self.spec.action.to_env
 
@@ -119,18 +135,35 @@ class GymnasiumStepEnv:
         except BaseException as error:
             contained(error)
         if not isinstance(picture, np.ndarray):
-            raise UsageError(f"{self._env} does not render pictures: it has no render_mode 'rgb_array'")
-        return picture
+            got = type(picture).__name__
+        elif picture.dtype != _UINT8 or picture.ndim != 3 or picture.shape[2] != 3:
+            got = f"{picture.dtype} {list(picture.shape)}"
+        else:
+            return picture
+        raise UsageError(
+            f"render() of {self._env} returned {got}: with the render_mode 'rgb_array' it must return a picture, uint8 "
+            "[height, width, 3]"
+        )
 
     def action_names(self) -> list[str]:
         names = getattr(self._env.unwrapped, "get_action_meanings", None)
         return [] if names is None else list(names())
 
     def close(self) -> None:
+        self._open.discard(self)
         try:
             self._env.close()
         except BaseException as error:
             contained(error)
+
+
+def _normalising_wrappers(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
+    """Returns the names of Gymnasium's wrappers around `env` that keep statistics of their own."""
+    names = []
+    while isinstance(env, gymnasium.Wrapper):
+        names += [kind.__name__ for kind in (NormalizeObservation, NormalizeReward) if isinstance(env, kind)]
+        env = env.env
+    return tuple(names)
 
 
 class ObservationCodec:
@@ -223,8 +256,11 @@ class ObservationCodec:
             return
         for row, shape, (path, leaf) in zip(rows, self._shapes, self._leaves.values(), strict=True):
             value = observation
-            for key in path:
-                value = value[key]
+            for depth, key in enumerate(path):
+                try:
+                    value = value[key]
+                except (IndexError, KeyError, TypeError):
+                    raise ValueError(_field_message(path[:depth], value, key)) from None
             if not isinstance(leaf, spaces.Box):
                 try:
                     _check_values(leaf, value)
@@ -247,7 +283,7 @@ def _store(value: Any, row: np.ndarray, index: int, name: str) -> None:
         raise ValueError(_type_message(name, value, row)) from None
     if not fits:
         raise ValueError(
-            f"the observation{field_named(name)} has numbers outside of its space's range, 0 to 255"
+            f"the observation{field_named(name)} has numbers that are no integers of its space, 0 to 255"
         )
 
 
@@ -275,14 +311,21 @@ def _check_values(space: spaces.Space[Any], value: Any) -> None:
 
 
 def _are_bytes(value: Any) -> bool:
-    """Whether all numbers are in uint8's range: NumPy would store 256 as 0."""
+    """Whether all numbers are of uint8: NumPy would store 256 and 0.5 as 0."""
     numbers = np.asarray(value)
-    return bool(((numbers >= 0) & (numbers <= 255)).all())
+    return bool(((numbers >= 0) & (numbers <= 255) & (numbers == np.floor(numbers))).all())
 
 
 def _type_message(name: str, got: Any, row: np.ndarray) -> str:
     dtype = np.asarray(got).dtype
     return f"the observation{field_named(name)} has dtype {dtype}, which does not convert to {row.dtype}"
+
+
+def _field_message(path: tuple[str, ...], got: Any, key: str) -> str:
+    subject = f"the observation{field_named('/'.join(path))}"
+    if isinstance(got, Mapping):
+        return f"{subject} lacks the field '{key}', which its space declares"
+    return f"{subject} is of type {type(got).__name__}, and its space is a Dict: return a dictionary"
 
 
 def _shape_message(name: str, got: tuple[int, ...], declared: tuple[int, ...]) -> str:

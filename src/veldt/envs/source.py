@@ -14,7 +14,7 @@ from typing import Any
 import cloudpickle
 import gymnasium
 
-from veldt.errors import EnvError, UsageError, as_error, did_you_mean
+from veldt.errors import EnvError, UsageError, as_error, described, did_you_mean
 from veldt.runtime.activity import running
 from veldt.user_code.import_path import load_function, name_of
 
@@ -94,7 +94,7 @@ def resolve(
                 f"env must be a Gymnasium id, 'module:function' or a callable returning an environment, "
                 f"not {type(env).__name__}"
             )
-        return EnvSource(name_of(env), kwargs or {}, cloudpickle.dumps(env))
+        return EnvSource(name_of(env), kwargs or {}, _pickled(env, name_of(env)))
     name = f"environment {env}"
     with as_error(EnvError, f"{name} could not be imported"), running(name, "when it was imported"):
         return _named(env, kwargs)
@@ -113,13 +113,24 @@ def _named(env: str, kwargs: Mapping[str, Any] | None) -> EnvSource:
         function = load_function(env, "environment")
         # Child processes cannot import what the running script defines: the function is sent to them.
         by_script = env.startswith("__main__:")
-        return EnvSource(env, kwargs or {}, cloudpickle.dumps(function) if by_script else None)
+        return EnvSource(env, kwargs or {}, _pickled(function, env) if by_script else None)
     if not _registered(env):
         raise UsageError(_unknown(env))
     spec = gymnasium.spec(env)
     # Nor can they import an id that the script has registered: its specification is sent.
     by_script = callable(spec.entry_point) or str(spec.entry_point).startswith("__main__:")
-    return EnvSource(env, kwargs or {}, cloudpickle.dumps(_by_value(spec)) if by_script else None)
+    return EnvSource(env, kwargs or {}, _pickled(_by_value(spec), env) if by_script else None)
+
+
+def _pickled(env: Any, name: str) -> bytes:
+    try:
+        pickled: bytes = cloudpickle.dumps(env)
+    except Exception as error:
+        raise UsageError(
+            f"env is {name}, which cannot be sent to the processes of a run ({described(error)}): create objects that "
+            "cannot be pickled (locks, connections) inside the function, when it is called"
+        ) from error
+    return pickled
 
 
 def atari_games() -> list[str]:

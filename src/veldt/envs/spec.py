@@ -37,8 +37,9 @@ class ActionSpec:
     """An action as the policy chooses it.
 
     `kind` is "discrete" (an index), "multi" (one index per dimension) or "box" (real numbers). Stored arrays are int64
-    `[]`, int64 `[D]` and float32 `[D]`. In a box, -1 and 1 stand for the bounds where both are finite; values outside
-    are clipped before they go to the environment.
+    `[]`, int64 `[D]` and float32 `[D]`. In a box, -1 and 1 stand for the bounds; with one finite bound the unit is 1,
+    and with none a stored number is the action itself. Values outside are clipped before they go to the environment,
+    and rounded where it takes integers.
     """
 
     kind: str
@@ -65,8 +66,10 @@ class ActionSpec:
             return int(action) + self.start[0]
         if self.kind == "multi":
             return (np.asarray(action) + self._start).astype(self.env_dtype).reshape(self.env_shape)
-        scaled = self._centre + self._half_range * np.asarray(action, np.float64)
-        return np.clip(scaled, self._low, self._high).astype(self.env_dtype).reshape(self.env_shape)
+        scaled = self.centre + self.half_range * np.asarray(action, np.float64)
+        clipped = np.clip(scaled, self._low, self._high)
+        whole = np.rint(clipped) if self.takes_integers else clipped
+        return whole.astype(self.env_dtype).reshape(self.env_shape)
 
     def contains(self, actions: np.ndarray) -> bool:
         """Whether stored actions [length, *shape] belong to the action space."""
@@ -93,26 +96,40 @@ class ActionSpec:
         return np.array(self.high)
 
     @cached_property
-    def _bounded(self) -> np.ndarray:
-        return np.isfinite(self._low) & np.isfinite(self._high)
+    def takes_integers(self) -> bool:
+        """Whether the environment takes integers (or booleans)."""
+        return np.dtype(self.env_dtype).kind in "iub"
+
+    @property
+    def centre(self) -> np.ndarray:
+        """The box action for which 0 stands, float64 [D]."""
+        return self._scale[0]
+
+    @property
+    def half_range(self) -> np.ndarray:
+        """How far the box action moves for 1, float64 [D]."""
+        return self._scale[1]
 
     @cached_property
-    def _centre(self) -> np.ndarray:
-        with np.errstate(invalid="ignore"):  # -inf + inf, where the result is not used
-            return np.where(self._bounded, (self._low + self._high) / 2, 0.0)
-
-    @cached_property
-    def _half_range(self) -> np.ndarray:
-        return np.where(self._bounded, (self._high - self._low) / 2, 1.0)
+    def _scale(self) -> tuple[np.ndarray, np.ndarray]:
+        is_open_below, is_open_above = np.isinf(self._low), np.isinf(self._high)
+        # What -1 and 1 stand for.
+        minus = np.where(is_open_below, np.where(is_open_above, -1.0, self._high - 2.0), self._low)
+        plus = np.where(is_open_above, np.where(is_open_below, 1.0, self._low + 2.0), self._high)
+        return (minus + plus) / 2, (plus - minus) / 2
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """The spec of one environment: `observation` by field name (a single "" unless it is a Dict), and `action`."""
+    """The spec of one environment: `observation` by field name (a single "" unless it is a Dict), and `action`.
+
+    `normalising_wrappers` are the names of the wrappers of the environment that keep running statistics.
+    """
 
     observation: Mapping[str, ArraySpec]
     action: ActionSpec
     frames_per_step: int = 1
+    normalising_wrappers: tuple[str, ...] = ()
 
     @property
     def is_dict(self) -> bool:
@@ -145,8 +162,8 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
     if isinstance(space, spaces.Box):
         return ActionSpec(
             "box",
-            low=tuple(float(x) for x in space.low.flatten()),
-            high=tuple(float(x) for x in space.high.flatten()),
+            low=_bounds(space.low, space.bounded_below),
+            high=_bounds(space.high, space.bounded_above),
             env_shape=space.shape,
             env_dtype=str(space.dtype),
         )
@@ -154,3 +171,17 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
         f"the action space {space} is not supported: allowed are Discrete, MultiDiscrete and Box; "
         "wrap the environment so that its actions are one of these (gymnasium.wrappers.TransformAction)"
     )
+
+
+def _bounds(numbers: np.ndarray, are_bounds: np.ndarray) -> tuple[float, ...]:
+    """The bounds of a box in one direction; infinite where the number only says that there is none.
+
+    Gymnasium writes the limits of an integer's type for an infinite bound, and environments those of a float's.
+    """
+    if np.issubdtype(numbers.dtype, np.integer):
+        limits = np.iinfo(numbers.dtype)
+        are_limits = np.isin(numbers, (limits.min, limits.max)) & (numbers != 0) & (limits.bits >= 32)
+    else:
+        are_limits = np.abs(numbers) >= np.finfo(np.float32).max
+    signs = np.where(numbers < 0, -np.inf, np.inf)
+    return tuple(np.where(are_bounds & ~are_limits, numbers.astype(np.float64), signs).flatten().tolist())

@@ -73,7 +73,9 @@ class Stepper:
             try:
                 self._envs.append(self._make(index))
             except Exception as error:
-                raise self._error(index, "could not be made", error) from error
+                failure = self._error(index, "could not be made", error)
+                self.close()
+                raise failure from error
 
     def start(self) -> dict[int, ActionPrefix]:
         """Begins the first episode of every env and plays its random start steps (section 5.2).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any
 
 import torch
@@ -46,7 +45,7 @@ class PolicyGraph(nn.Module):
         env.close()
         self._network = _plain_copy(agent.network)
         self._algorithm = agent.config.make_algorithm(agent.spec.action)
-        self._to_env = _ToEnv(agent.spec.action)
+        self._to_env = ActionToEnv(agent.spec.action)
         self._state_size = recurrent_size_of(self._network)
         self.inputs = list(self._raw.arrays)
         if self._state_size:
@@ -107,7 +106,7 @@ class _Once:
         return result
 
 
-class _ToEnv(nn.Module):
+class ActionToEnv(nn.Module):
     """`ActionSpec.to_env` for a batch of stored actions."""
 
     def __init__(self, spec: ActionSpec) -> None:
@@ -116,19 +115,21 @@ class _ToEnv(nn.Module):
         self._dtype = torch.int64 if spec.kind == "discrete" else getattr(torch, spec.env_dtype)
         self.is_box = spec.kind == "box"
         self._start = torch.tensor(spec.start[0] if spec.kind == "discrete" else spec.start)
-        precision = torch.float64 if spec.env_dtype == "float64" else torch.float32
+        self._rounds = self.is_box and spec.takes_integers
+        # All numbers of the smaller types are numbers of float32.
+        precision = torch.float32 if spec.env_dtype in ("float16", "float32") else torch.float64
         self._low, self._high = (torch.tensor(bound, dtype=precision) for bound in (spec.low, spec.high))
-        bounded = [
-            math.isfinite(low) and math.isfinite(high) for low, high in zip(spec.low, spec.high, strict=True)
-        ]
-        triples = list(zip(bounded, spec.low, spec.high, strict=True))
-        self._centre = torch.tensor([(a + b) / 2 if both else 0.0 for both, a, b in triples], dtype=precision)
-        self._half = torch.tensor([(b - a) / 2 if both else 1.0 for both, a, b in triples], dtype=precision)
+        if self.is_box:
+            self._centre, self._half = (
+                torch.tensor(numbers, dtype=precision) for numbers in (spec.centre, spec.half_range)
+            )
 
     def forward(self, action: Tensor) -> Tensor:
         if self.is_box:
             scaled = self._centre + self._half * action.to(self._centre.dtype)
             action = torch.minimum(torch.maximum(scaled, self._low), self._high)
+            if self._rounds:
+                action = action.round()
         else:
             action = action + self._start
         return action.to(self._dtype).reshape(action.shape[0], *self._shape)

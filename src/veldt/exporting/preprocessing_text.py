@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from veldt.agent import Agent
@@ -35,10 +36,13 @@ def action_line(spec: ActionSpec) -> str:
             return f"A whole number from {first} to {first + spec.sizes[0] - 1}."
         case "multi":
             return f"Whole numbers {list(spec.env_shape)}: one of {list(spec.sizes)} choices each."
-    return (
-        f"{spec.env_dtype} {list(spec.env_shape)}. The network's -1 and 1 stand for the bounds of the action space, "
-        "where these are finite, and actions are clipped to them."
-    )
+    units = "The network's -1 and 1 stand for the bounds of the action space"
+    if not all(map(math.isfinite, (*spec.low, *spec.high))):
+        units += (
+            ", with one finite bound in units of 1 from there, and with none a number is the action itself"
+        )
+    whole = ", and rounded to whole numbers" if spec.takes_integers else ""
+    return f"{spec.env_dtype} {list(spec.env_shape)}. {units}; actions are clipped to the bounds{whole}."
 
 
 def _field(agent: Agent, field: ArraySpec) -> str:

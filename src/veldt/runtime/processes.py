@@ -18,6 +18,8 @@ from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
 from typing import Any
 
+import numpy as np
+
 from veldt.runtime.endings import end_with, how_it_ended
 from veldt.runtime.fork_server import server
 from veldt.runtime.fork_server.server import ENDINGS, end_servers, forkserver
@@ -54,7 +56,19 @@ def _run_until_parent_ends(parent_pipe: Connection, target: Callable[..., None],
     """
     end_with(parent_pipe.fileno())
     name_process(multiprocessing.current_process().name)
+    _reseed()
     target(*args)
+
+
+def _reseed() -> None:
+    """Seeds the global generators that this process has inherited, as Python does for `random` when it forks.
+
+    veldt does not use them, but environments and networks of the user may: in all processes they would draw the same
+    numbers.
+    """
+    np.random.seed()  # noqa: NPY002
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.seed()
 
 
 def may_have_children() -> None:

@@ -151,7 +151,11 @@ def reproduce(arguments: list[str]) -> str:
 
 
 def _why_other(result: Reproduction) -> str:
-    code = f"code of yours ({', '.join(result.own_code)}) is not as it was" if result.own_code else ""
+    code = (
+        f"code of yours ({', '.join(result.own_code)}) is not as it was, or is not deterministic"
+        if result.own_code
+        else ""
+    )
     if result.cause is not None:
         return f"{result.cause}; or {code}" if code else result.cause
     return f"the plan is the same, so {code or 'the environment does not repeat itself from its seeds'}"

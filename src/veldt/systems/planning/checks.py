@@ -35,6 +35,12 @@ from veldt.systems.planning.run_plan import RunPlan
 # Only an Atari env reports a lost life.
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"terminal_on_life_loss"}
 
+# For each of `EnvSpec.normalising_wrappers`.
+_INSTEAD_OF = {
+    "NormalizeObservation": "--normalise-observations",
+    "NormalizeReward": "--normalise-rewards (logged returns then stay raw)",
+}
+
 
 def check_request(request: RunRequest, cluster: str | None) -> None:
     """Raises UsageError where a setting would have no effect, or where the run cannot begin for another known reason.
@@ -115,7 +121,17 @@ def check_plan(
     given = {**given_before, **run_plan.given}
     # Where the process that acts also learns, it ends with a whole rollout.
     rollout = run_plan.horizon if isinstance(algorithm, OnPolicy) and config.in_phases else 0
-    return warnings_about(config, given, on_cluster=cluster is not None, rollout=rollout)
+    warnings = warnings_about(config, given, on_cluster=cluster is not None, rollout=rollout)
+    return [*warnings, *_about_wrappers(run_plan.spec)]
+
+
+def _about_wrappers(spec: EnvSpec) -> list[str]:
+    """Returns a warning for each wrapper of the environment that keeps statistics of its own."""
+    return [
+        f"the environment is wrapped in {name}, whose statistics are those of one env alone and in no checkpoint, so "
+        f"an evaluation or a resumed run begins with none: leave it out, and take {_INSTEAD_OF[name]}"
+        for name in spec.normalising_wrappers
+    ]
 
 
 def check_sizes(config: TrainConfig, spec: EnvSpec) -> None:

@@ -1,0 +1,60 @@
+"""What the user's function returns must be one environment for each env, and the function one that can be sent."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import gymnasium
+import pytest
+from slots import make, settings_for
+
+from environments import Scripted
+from veldt.envs.arrangement import probe_spec
+from veldt.envs.settings import AtariConfig
+from veldt.envs.source import resolve
+from veldt.errors import EnvError, UsageError
+
+THE_ONLY = Scripted([(10, "terminated")])
+
+
+def the_only() -> gymnasium.Env[Any, Any]:
+    return THE_ONLY
+
+
+def the_only_wrapped() -> gymnasium.Env[Any, Any]:
+    return gymnasium.wrappers.TimeLimit(THE_ONLY, 5)
+
+
+@pytest.mark.parametrize("function", ["the_only", "the_only_wrapped"])
+@pytest.mark.parametrize("processes", [0, 2])
+def test_the_same_environment_for_several_envs_is_refused(function: str, processes: int) -> None:
+    """Each would be in the middle of the others' episodes."""
+    with pytest.raises(EnvError, match=r"the same Scripted object .*make a new environment in each call"):
+        make(settings_for(f"{__name__}:{function}", num_envs=4), 2, processes=processes)
+
+
+def test_it_may_be_used_again_after_it_was_closed() -> None:
+    for _ in range(2):
+        make(settings_for(f"{__name__}:the_only", num_envs=1), 2).close()
+
+
+def test_a_function_that_cannot_be_sent_is_one_sentence() -> None:
+    def function(lock: Any) -> gymnasium.Env[Any, Any]:
+        return Scripted([(10, "terminated")])
+
+    with pytest.raises(
+        UsageError, match=r"cannot be sent to the processes of a run \(TypeError: cannot pickle"
+    ):
+        resolve(functools.partial(function, threading.Lock()))
+
+
+class FailsWhenClosed(Scripted):
+    def close(self) -> None:
+        raise RuntimeError("still connected")
+
+
+def test_the_first_close_is_named() -> None:
+    with pytest.raises(EnvError, match="failed when it was closed: RuntimeError: still connected"):
+        probe_spec(resolve(lambda: FailsWhenClosed([(10, "terminated")])), AtariConfig())
