@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from multiprocessing import util
 from multiprocessing.connection import Connection
@@ -61,14 +62,15 @@ def _run_until_parent_ends(parent_pipe: Connection, target: Callable[..., None],
 
 
 def _reseed() -> None:
-    """Seeds the global generators that this process has inherited, as Python does for `random` when it forks.
+    """Seeds the global generators that this process has inherited, which veldt itself does not use.
 
-    veldt does not use them, but environments and networks of the user may: in all processes they would draw the same
-    numbers.
+    Environments and networks of the user may: in all processes they would draw the same numbers. NumPy's is seeded from
+    the system, as Python does for `random` after a fork. torch's has the same state at the start of any program, and so
+    that a run with noise in its network can be repeated, it depends on the name of the process alone.
     """
     np.random.seed()  # noqa: NPY002
     if (torch := sys.modules.get("torch")) is not None:
-        torch.default_generator.seed()
+        torch.default_generator.manual_seed(zlib.crc32(multiprocessing.current_process().name.encode()))
 
 
 def may_have_children() -> None:
