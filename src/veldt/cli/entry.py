@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from veldt.cli.arguments import HelpShown
-from veldt.cli.open_files import why_too_few
+from veldt.cli.limits import why_too_few
 from veldt.cli.streams import complain, open_closed_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.cli.verbs import experiment, exporting, inspecting, starts, training, tune
