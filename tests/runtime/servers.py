@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 
 from children import answers
 
@@ -81,6 +82,20 @@ def pool(number: int) -> None:
         print(workers.map(in_pool, [0])[0])
 
 
+def two_threads(number: int) -> None:
+    def start() -> None:
+        for _ in range(5):
+            Child(forkserver([]), "a child", answers).kill()
+        print("done")
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "PYTHONSAFEPATH" not in os.environ and sys.modules["__main__"].__file__ == __file__
+
+
 def waited_for(number: int) -> None:
     """As the handler of SIGCHLD of some programs does."""
     forkserver([])
@@ -107,5 +122,5 @@ def always(number: int) -> None:
 
 
 if __name__ == "__main__":
-    cases = [at_work, at_import, always, forked, pool, waited_for, no_more]
+    cases = [at_work, at_import, always, forked, two_threads, pool, waited_for, no_more]
     {case.__name__.replace("_", " "): case for case in cases}[sys.argv[1]](int(sys.argv[2]))

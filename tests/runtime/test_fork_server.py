@@ -74,3 +74,7 @@ def test_a_server_that_may_not_fork_is_no_reason_to_try_again(tmp_path: Path) ->
     assert sentence.startswith(
         "cannot start the learner 0: the system lets this user start no further process "
     )
+
+
+def test_two_threads_start_processes_at_once(tmp_path: Path) -> None:
+    assert said(tmp_path, "two threads", "0") == ["done", "done"]

@@ -46,6 +46,8 @@ class _Watch:
         self.stopped = False  # whether this process has killed it because it was stopped
         self.losses: list[str] = []  # not reported yet
         self.looked_at = 0.0
+        # Two threads of a program may train at once, and a start changes the environment and the main module.
+        self.starting = threading.Lock()
 
 
 _watch = _Watch()
@@ -58,10 +60,11 @@ def forkserver(preload: list[str]) -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*preload, "veldt.runtime.fork_server.at_exit"])
-    if server_pid() is None:
-        mark_own()
-        remove_orphans()
-    _ensure_servers()
+    with _watch.starting:
+        if server_pid() is None:
+            mark_own()
+            remove_orphans()
+        _ensure_servers()
     return context
 
 
@@ -72,9 +75,8 @@ def start(process: ForkServerProcess) -> ProcessState:
         VeldtError: no server could start it.
     """
     for left in reversed(range(_MAX_SERVERS)):
-        _ensure_servers()
         try:
-            with _main_module_hidden(), _parent_allowed(), _only_our_servers(), _killed_if_stopped():
+            with _watch.starting, _started_by_veldt(), _killed_if_stopped():
                 process.start()
             assert process.pid is not None
             return ProcessState(process.pid)
@@ -219,6 +221,13 @@ def _killed_if_stopped() -> Iterator[None]:
     finally:
         done.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def _started_by_veldt() -> Iterator[None]:
+    _ensure_servers()
+    with _main_module_hidden(), _parent_allowed(), _only_our_servers():
+        yield
 
 
 @contextlib.contextmanager
