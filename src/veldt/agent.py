@@ -30,7 +30,7 @@ from veldt.networks.precision import Network
 from veldt.networks.recurrent import LSTM, RecurrentState, recurrent_size_of
 from veldt.runtime.devices import one_thread, to_device
 from veldt.runtime.system_memory import available_memory
-from veldt.runtime.usual_torch import usual_torch
+from veldt.runtime.usual_torch import kept_random_numbers, usual_torch
 
 _BYTES_PER_WEIGHT = 16  # fp32: the weight, its gradient, and an update rule's state
 _SURELY_FITS = 2**30
@@ -55,7 +55,7 @@ def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -
     assert parts.network is not None
     _refuse_too_large(config.network.hidden)
     # The orthogonal initialisation gives other numbers with another number of threads.
-    with torch.random.fork_rng(devices=[]), one_thread():
+    with kept_random_numbers(), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
         build = functools.partial(
             build_torso, parts.network, spec, config.network.hidden, layer_norm=config.network.layer_norm

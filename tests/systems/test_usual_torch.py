@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 import veldt
+from veldt.agent import make_network
 
 
 @contextmanager
@@ -69,6 +71,29 @@ def test_a_run_and_its_agent_are_the_same(
         *numbers, probabilities = _trained_and_played(tmp_path / "run")
     assert numbers == list(usual[:3])
     np.testing.assert_array_equal(probabilities, usual[3])
+
+
+def test_networks_that_two_threads_make_at_once(tmp_path: Path) -> None:
+    run = veldt.train(
+        "ppo", env="CartPole-v1", steps=512, batch_size=512, run_dir=tmp_path / "run", quiet=True
+    )
+    agent = veldt.load(run.path)
+    config, spec = agent.config, agent.spec
+    before = torch.get_rng_state()
+    alone = make_network(config, spec).state_dict()
+    different: list[str] = []
+
+    def make() -> None:
+        for _ in range(30):
+            made = make_network(config, spec).state_dict()
+            different.extend(name for name, tensor in made.items() if not torch.equal(tensor, alone[name]))
+
+    threads = [threading.Thread(target=make) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not different and torch.equal(torch.get_rng_state(), before)
 
 
 def test_the_number_of_threads_is_as_it_was(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ alone. Env processes and roles do not have it: a run would depend on where its p
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 import torch
 
 _CPU = torch.device("cpu")
+_random_numbers = threading.RLock()  # torch's generator on the CPU is the whole program's
 
 
 @contextlib.contextmanager
@@ -39,3 +41,10 @@ def usual_torch() -> Iterator[None]:
         torch.set_default_dtype(default_type)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def kept_random_numbers() -> Iterator[None]:
+    """Leaves torch's random numbers on the CPU as they were, and draws them in one thread of the program at a time."""
+    with _random_numbers, torch.random.fork_rng(devices=[]):
+        yield
