@@ -85,3 +85,12 @@ def test_a_working_directory_that_has_been_removed(in_tmp: Path) -> None:
         "veldt: the working directory of this process has been removed: change to one that exists (cd), and start "
         "again\n"
     )
+
+
+def test_a_program_without_standard_streams(in_tmp: Path) -> None:
+    """Python has None in their place."""
+    program = 'import veldt; veldt.train("ppo", env="CartPole-v1", run_dir="run", steps=64, num_envs=4, batch_size=64)'
+    done = subprocess.run(
+        f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} <&- >&- 2>&-", shell=True, check=False
+    )
+    assert done.returncode == 0 and Path("run", "summary.json").exists()
