@@ -30,6 +30,7 @@ from veldt.networks.precision import Network
 from veldt.networks.recurrent import LSTM, RecurrentState, recurrent_size_of
 from veldt.runtime.devices import one_thread, to_device
 from veldt.runtime.system_memory import available_memory
+from veldt.runtime.usual_torch import kept_random_numbers, usual_torch
 
 _BYTES_PER_WEIGHT = 16  # fp32: the weight, its gradient, and an update rule's state
 _SURELY_FITS = 2**30
@@ -54,7 +55,7 @@ def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -
     assert parts.network is not None
     _refuse_too_large(config.network.hidden)
     # The orthogonal initialisation gives other numbers with another number of threads.
-    with torch.random.fork_rng(devices=[]), one_thread():
+    with kept_random_numbers(), one_thread():
         torch.manual_seed(derive_seed(config.run.seed, NETWORK))
         build = functools.partial(
             build_torso, parts.network, spec, config.network.hidden, layer_norm=config.network.layer_norm
@@ -149,6 +150,7 @@ class Agent:
             )
         self._episode_step_N[ended] = 0
 
+    @usual_torch()
     def act(self, observation: Any, *, greedy: bool = False) -> Any:
         """Returns the action, or an array of N actions, as the env's action space defines them.
 
@@ -169,6 +171,7 @@ class Agent:
         actions = [self.spec.action.to_env(each) for each in stored]
         return actions[0] if is_single else np.array(actions)
 
+    @usual_torch()
     @torch.no_grad()
     def value(self, observation: Any) -> Any:
         """Returns the estimated (discounted) return from the observation, float or float32 [N].
@@ -183,12 +186,14 @@ class Agent:
         value_N = self._asked("value", observation)
         return value_N.item() if value_N.ndim == 0 else value_N
 
+    @usual_torch()
     @torch.no_grad()
     def action_values(self, observation: Any) -> np.ndarray:
         """Returns Q of each action, float32 [A] or [N, A]. UsageError if the algorithm has none (such as PPO)."""
         values: np.ndarray = self._asked("action_values", observation)
         return values
 
+    @usual_torch()
     @torch.no_grad()
     def distribution(self, observation: Any) -> dict[str, np.ndarray]:
         """Returns the policy's distribution of actions, each float32 [...] or [N, ...].

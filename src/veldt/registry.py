@@ -11,6 +11,7 @@ import importlib
 import platform
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from typing import Any, Generic, TypeVar
@@ -29,9 +30,19 @@ T = TypeVar("T")
 # Modules of entry points that could not be imported, and why.
 broken_plugins: dict[str, str] = {}
 plugin_distributions: dict[str, str] = {}  # modules of entry points that were imported, and their packages
-_installed: list[str] | None = None  # modules of the entry points; None: not yet imported
+_installed: list[str] | None = None  # modules of the entry points; None: not yet all imported
 _registries: list[Registry[Any]] = []
-_loading = 0  # modules of veldt's own parts that are being imported: one of them may read another registry
+
+
+class _Loading(threading.local):
+    """What this thread imports now. Another thread that reads a registry imports it, too: so it waits for the end."""
+
+    def __init__(self) -> None:
+        self.built_in: list[str] = []  # modules of veldt's own parts, each of which may read other registries
+        self.plugins = False
+
+
+_loading = _Loading()
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -109,15 +120,14 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._parts)
 
     def _load(self) -> None:
-        global _loading
-        if not self._is_loaded:
-            self._is_loaded = True  # first, because the module registers its parts here
-            _loading += 1
+        if not self._is_loaded and self._built_in not in _loading.built_in:  # which registers its parts here
+            _loading.built_in.append(self._built_in)
             try:
                 importlib.import_module(self._built_in)
             finally:
-                _loading -= 1
-        if not _loading:
+                _loading.built_in.remove(self._built_in)
+            self._is_loaded = True
+        if not _loading.built_in:
             installed_plugins()
 
     def _forget(self, module: str) -> None:
@@ -142,23 +152,32 @@ def installed_plugins() -> list[str]:
     One that cannot be imported is recorded in `broken_plugins`, so that it does not break runs that do not use it.
     """
     global _installed
-    if _installed is None:
-        _installed = []
-        for entry in metadata.entry_points(group=GROUP):
-            try:
-                importlib.import_module(entry.module)
-                _installed.append(entry.module)
-                if entry.dist is not None:
-                    plugin_distributions[entry.module] = entry.dist.name
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt):
-                    raise
-                broken_plugins[entry.module] = described(error)
-                for registry in _registries:
-                    registry._forget(entry.module)
-                for name in [name for name in sys.modules if name.startswith(f"{entry.module}.")]:
-                    del sys.modules[name]  # a later import registers their parts again
-    return _installed
+    if _installed is None and not _loading.plugins:  # a plug-in may read a registry when it is imported
+        _loading.plugins = True
+        try:
+            _installed = _import_installed()
+        finally:
+            _loading.plugins = False
+    return _installed or []
+
+
+def _import_installed() -> list[str]:
+    imported = []
+    for entry in metadata.entry_points(group=GROUP):
+        try:
+            importlib.import_module(entry.module)
+            imported.append(entry.module)
+            if entry.dist is not None:
+                plugin_distributions[entry.module] = entry.dist.name
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            broken_plugins[entry.module] = described(error)
+            for registry in _registries:
+                registry._forget(entry.module)
+            for name in [name for name in sys.modules if name.startswith(f"{entry.module}.")]:
+                del sys.modules[name]  # a later import registers their parts again
+    return imported
 
 
 def broken_plugins_shown() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pty
 import select
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from veldt.cli.guard import guarded
 
 GUARDED = [sys.executable, str(Path(__file__).with_name("guarded.py"))]
 KILLED = "was killed by SIGKILL (by hand, or by the system for lack of memory)"
@@ -176,3 +179,33 @@ def test_kill_9_of_the_child(in_tmp: Path) -> None:
 def test_the_exit_of_the_child_is_the_exit_of_the_command(work: str, code: int, said: str) -> None:
     done = subprocess.run([*GUARDED, work], capture_output=True, text=True, check=False, timeout=SECONDS)
     assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_a_parent_that_ignores_the_ends_of_its_children() -> None:
+    """Ignored signals stay so in a program that is started: then no process can wait for its children."""
+    done = subprocess.run(
+        [*GUARDED, "end unseen"],
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_process_may_be_started(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", fork)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    try:
+        assert guarded(lambda: None, []) == 1
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert capfd.readouterr().err.startswith(
+        "veldt: the system lets this user start no further process or thread: "
+    )

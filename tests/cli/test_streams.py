@@ -58,3 +58,39 @@ def test_a_terminal_that_goes_away(in_tmp: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
     summary = json.loads((in_tmp / "run" / "summary.json").read_text())
     assert list(in_tmp.glob(f"run/checkpoints/step-*{summary['steps']}/manifest.json"))
+
+
+@pytest.mark.parametrize(("encoding", "epsilon"), [("ascii", r"\u03b5"), ("utf-8", "ε")])
+def test_output_in_another_encoding(encoding: str, epsilon: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "veldt", "recipes", "rainbow"],
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert epsilon in done.stdout.decode(encoding)
+
+
+def test_a_working_directory_that_has_been_removed(in_tmp: Path) -> None:
+    done = subprocess.run(
+        f"mkdir gone && cd gone && rmdir ../gone && {VELDT} doctor",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "veldt: the working directory of this process has been removed: change to one that exists (cd), and start "
+        "again\n"
+    )
+
+
+def test_a_program_without_standard_streams(in_tmp: Path) -> None:
+    """Python has None in their place."""
+    program = 'import veldt; veldt.train("ppo", env="CartPole-v1", run_dir="run", steps=64, num_envs=4, batch_size=64)'
+    done = subprocess.run(
+        f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} <&- >&- 2>&-", shell=True, check=False
+    )
+    assert done.returncode == 0 and Path("run", "summary.json").exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -277,3 +279,25 @@ def test_an_unknown_name() -> None:
     empty: Registry[int] = Registry("thing", "veldt.errors")
     with pytest.raises(UsageError, match=r"^no thing 'x'"):
         empty.find("x")
+
+
+THREADS = """
+import sys, threading
+sys.setswitchinterval(1e-6)
+from veldt.recipes import RECIPES
+
+found = []
+threads = [threading.Thread(target=lambda: found.append(len(RECIPES))) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*found)
+"""
+
+
+def test_the_first_reads_in_several_threads_at_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == [str(len(RECIPES))] * 4 and not done.stderr

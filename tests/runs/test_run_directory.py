@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import math
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,3 +155,14 @@ def test_a_worker_that_outlives_a_killed_trainer_does_not_keep_the_run(tmp_path:
         os.waitpid(worker, 0)
         os.close(reader)
         os.close(writer)
+
+
+def test_a_directory_that_may_not_be_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As another user's run: simulated, since the user of the tests may enter every directory as root."""
+
+    def stat(path: Path, **_: Any) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "stat", stat)
+    with pytest.raises(UsageError, match=r"^theirs/run cannot be read: Permission denied$"):
+        RunDirectory.open("theirs/run")

@@ -6,9 +6,11 @@ started a child. The rest is of servers that a module ends whenever they load it
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 
 from children import answers
 
@@ -33,7 +35,7 @@ def lost() -> str:
     return sentence
 
 
-def at_work(number: signal.Signals) -> None:
+def at_work(number: int) -> None:
     context = forkserver([])
     first = Child(context, "first", answers)
     os.kill(server.server_pid() or 0, number)
@@ -57,6 +59,60 @@ def at_import(number: int) -> None:
     child.kill()
 
 
+def forked(number: int) -> None:
+    context = forkserver([])
+    Child(context, "before", answers).kill()
+    if os.fork() == 0:
+        assert answered(Child(forkserver([]), "a child", answers))
+        print("the forked process", flush=True)
+        server.end_servers()
+        os._exit(0)
+    os.wait()
+    assert answered(Child(forkserver([]), "a child", answers)), "from its old server, with its old folder"
+    print("the process itself")
+
+
+def in_pool(_: int) -> bool:
+    child = Child(forkserver([]), "a child", answers)
+    return answered(child)
+
+
+def pool(number: int) -> None:
+    with multiprocessing.get_context("fork").Pool(1) as workers:
+        print(workers.map(in_pool, [0])[0])
+
+
+def two_threads(number: int) -> None:
+    def start() -> None:
+        for _ in range(5):
+            Child(forkserver([]), "a child", answers).kill()
+        print("done")
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "PYTHONSAFEPATH" not in os.environ and sys.modules["__main__"].__file__ == __file__
+
+
+def waited_for(number: int) -> None:
+    """As the handler of SIGCHLD of some programs does."""
+    forkserver([])
+    pid = server.server_pid() or 0
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    print(lost())
+    print(answered(Child(forkserver([]), "a child", answers)))
+
+
+def no_more(number: int) -> None:
+    try:
+        Child(forkserver(["cannot_fork"]), "learner 0", answers)
+    except VeldtError as error:
+        print(error)
+
+
 def always(number: int) -> None:
     os.environ["SERVER_SIGNAL"], os.environ["ALWAYS"] = str(int(number)), "1"
     try:
@@ -66,6 +122,5 @@ def always(number: int) -> None:
 
 
 if __name__ == "__main__":
-    {"at work": at_work, "at import": at_import, "always": always}[sys.argv[1]](
-        signal.Signals(int(sys.argv[2]))
-    )
+    cases = [at_work, at_import, always, forked, two_threads, pool, waited_for, no_more]
+    {case.__name__.replace("_", " "): case for case in cases}[sys.argv[1]](int(sys.argv[2]))

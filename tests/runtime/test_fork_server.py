@@ -54,3 +54,27 @@ def test_servers_that_are_killed_again_and_again_end_the_run_with_a_sentence(tmp
         f"the fork server, which starts the processes of this run, {KILLED} before it had started the learner 0, as 2 "
         "others before it: "
     )
+
+
+def test_a_forked_process_has_a_server_of_its_own(tmp_path: Path) -> None:
+    assert said(tmp_path, "forked", "0") == ["the forked process", "the process itself"]
+
+
+def test_a_worker_of_a_pool_has_children(tmp_path: Path) -> None:
+    assert said(tmp_path, "pool", "0") == ["True"]
+
+
+def test_a_server_whose_end_the_program_has_waited_for(tmp_path: Path) -> None:
+    sentence, answered = said(tmp_path, "waited for", "0")
+    assert sentence == f"{LOST.format('ended, how is not known,')}process" and answered == "True"
+
+
+def test_a_server_that_may_not_fork_is_no_reason_to_try_again(tmp_path: Path) -> None:
+    (sentence,) = said(tmp_path, "no more", "0")
+    assert sentence.startswith(
+        "cannot start the learner 0: the system lets this user start no further process "
+    )
+
+
+def test_two_threads_start_processes_at_once(tmp_path: Path) -> None:
+    assert said(tmp_path, "two threads", "0") == ["done", "done"]

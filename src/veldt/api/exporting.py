@@ -18,6 +18,7 @@ from veldt.networks.own import OwnParts
 from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import refuse_place
 from veldt.runs.own_names import GRAPHS
+from veldt.runtime.usual_torch import usual_torch
 from veldt.setting_metadata import PATH, check_type, flag
 from veldt.user_code.attribution import naming_user_code
 
@@ -26,6 +27,7 @@ EXPORT_NAME = "export"
 
 @answers(partial(answer, OF_EXPORT))
 @naming_user_code()
+@usual_torch()
 def export(
     run: str | Path,
     *,

@@ -17,6 +17,7 @@ from veldt.evaluation.starts import Starts, check_numbers, read_starts
 from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
 from veldt.networks.own import OwnParts
 from veldt.runs.directory import RunDirectory
+from veldt.runtime.usual_torch import usual_torch
 from veldt.setting_metadata import PATH, check_type, flag
 from veldt.user_code.attribution import naming_user_code
 
@@ -25,6 +26,7 @@ PROTOCOLS = ("episodes", "atari", "human-starts")
 
 @answers(partial(answer, OF_LOAD))
 @naming_user_code()
+@usual_torch()
 def load(
     run: str | Path,
     *,
@@ -72,6 +74,7 @@ def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Ag
 
 @answers(partial(answer, OF_EVALUATE))
 @naming_user_code()
+@usual_torch()
 def evaluate(
     run: str | Path | Agent,
     *,
@@ -145,6 +148,7 @@ def evaluate(
 
 @answers(partial(answer, OF_RECORD_STARTS))
 @naming_user_code()
+@usual_torch()
 def record_starts(
     run: str | Path | Agent,
     *,

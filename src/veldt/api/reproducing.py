@@ -21,6 +21,7 @@ from veldt.runs.difference import check_comparable, first_difference
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
 from veldt.runs.own_names import SUMMARY
+from veldt.runtime.usual_torch import usual_torch
 from veldt.systems.run import Run, RunOptions, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
@@ -55,6 +56,7 @@ class Reproduction:
 
 
 @naming_user_code()
+@usual_torch()
 def reproduce(
     run: str | Path,
     *,

@@ -20,6 +20,7 @@ from veldt.recipes.configure import configure, request_of
 from veldt.recipes.foreign_names import env_of_others
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
+from veldt.runtime.usual_torch import usual_torch
 from veldt.setting_metadata import PATH, check_type, flag
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
@@ -30,6 +31,7 @@ from veldt.user_code.attribution import naming_user_code
 
 @answers(env_of_others)
 @naming_user_code()
+@usual_torch()
 def train(
     recipe: str = "ppo",
     *,
@@ -90,6 +92,7 @@ def train(
 
 
 @naming_user_code()
+@usual_torch()
 def train_config(
     config: TrainConfig,
     source: EnvSource | None = None,
@@ -121,6 +124,7 @@ def directory_of_new(
 
 
 @naming_user_code()
+@usual_torch()
 def resume(
     run: str | Path,
     *,
@@ -175,6 +179,7 @@ def list_recipes() -> dict[str, str]:
 
 
 @naming_user_code()
+@usual_torch()
 def drawn(config: TrainConfig) -> list[str]:
     """Returns lines of text that show the roles of a run with `config` and the edges between them."""
     run_plan = make_run_plan(RunRequest(config, resolve(config.env, config.env_kwargs)))

@@ -12,12 +12,13 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from veldt.cli.arguments import HelpShown
-from veldt.cli.open_files import why_too_few
+from veldt.cli.limits import why_too_few
 from veldt.cli.streams import complain, open_closed_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.cli.verbs import experiment, exporting, inspecting, starts, training, tune
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
 from veldt.user_code.attribution import naming_user_code
+from veldt.user_code.import_path import working_directory
 
 HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, replay and learners
 
@@ -135,6 +136,7 @@ def _dispatch(arguments: list[str]) -> str:
         return f"veldt {__version__}"
     if verb not in VERBS:
         raise UsageError(f"no verb '{verb}'{did_you_mean(verb, VERBS)}: known are {', '.join(VERBS)}")
+    working_directory()  # without one, torch ends the process when it is imported
     return VERBS[verb](_without_plugins(arguments[1:]))
 
 

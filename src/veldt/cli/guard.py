@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import gc
 import mmap
 import os
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable
 
 from veldt.runtime import activity
-from veldt.runtime.endings import end_with
+from veldt.runtime.endings import NO_MORE_PROCESSES, end_with
 
 # Signals that a user may send to the parent alone, whose process id is the one that the shell shows.
 _REQUESTS = (
@@ -63,12 +64,20 @@ def _end_servers() -> None:
 def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     """Runs `work` in a child and returns its exit code, in both processes. `arguments` are the command line's."""
     _fill_closed_streams()
+    if (
+        signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    ):  # inherited: no process could wait for its children
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     memory = mmap.mmap(-1, activity.SIZE)
     received, report_received = os.pipe()
     parent_pipe, parent_end = os.pipe()
     # No signal may be delivered before each process has its own handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _CAUGHT)
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        _say(f"veldt: {NO_MORE_PROCESSES if error.errno == errno.EAGAIN else error.strerror}")
+        return 1
     if child == 0:
         os.close(received)
         os.close(parent_end)

@@ -34,7 +34,7 @@ def show(text: str) -> None:
     """
     try:
         if text:
-            print(text)
+            print(_encodable(text, sys.stdout))
         sys.stdout.flush()
     except OSError as error:
         _silence(sys.stdout)
@@ -51,6 +51,15 @@ def complain(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         _silence(sys.stderr)
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """Returns the text with escapes for what the stream's encoding lacks: ± in ASCII, or a path that is not UTF-8."""
+    try:
+        text.encode(stream.encoding, stream.errors or "strict")
+    except UnicodeEncodeError:
+        return text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
+    return text
 
 
 def _silence(stream: TextIO) -> None:

@@ -72,9 +72,16 @@ class RunDirectory:
 
     @classmethod
     def open(cls, run: str | Path) -> RunDirectory:
-        """Returns the existing run in the directory `run`; UsageError with the closest name if there is none."""
+        """Returns the existing run in the directory `run`; UsageError with the closest name if there is none, or if the
+        directory, or one above it, may not be entered."""
         check_type("run", run, PATH)
-        path = Path(run)
+        try:
+            return cls._existing(Path(run))
+        except PermissionError as error:
+            raise UsageError(f"{run} cannot be read: {error.strerror}") from error
+
+    @classmethod
+    def _existing(cls, path: Path) -> RunDirectory:
         if is_export(path):
             raise UsageError(
                 f"{path} is an export, the policy of a run without the run: `veldt evaluate` and veldt.load take it; "

@@ -39,7 +39,8 @@ class Progress:
         stream: TextIO | None = None,
     ) -> None:
         self._title, self._total_steps, self._until = title, max(1, total_steps), until
-        self._stream = sys.stderr if stream is None else stream
+        # A program that was started with `2>&-` has none.
+        self._stream = stream or sys.stderr or Silent()
         self._quiet = False
         self._shown_at = -float("inf")
         self._live: Live | None = None

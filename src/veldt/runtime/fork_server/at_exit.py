@@ -7,19 +7,23 @@ its modules would take a second of CPU time after the run.
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import sys
 from functools import partial
 from types import TracebackType
 
+from veldt.runtime.endings import NO_MORE_CODE
 from veldt.runtime.fork_server.safe_path import forget_safe_path
 from veldt.runtime.fork_server.socket_folder import own_folder, remove_if_left
+
+_code = 0  # of the server's own end
 
 
 def _leave(server: int, folder: str) -> None:
     if os.getpid() == server:  # not in a process forked from it
         remove_if_left(folder)
-        os._exit(0)
+        os._exit(_code)
 
 
 def _excepthook(
@@ -27,6 +31,9 @@ def _excepthook(
 ) -> None:
     """Shows an error of a process forked from the server. The end of the server itself, which fails where too few files
     may be open, is reported by the process that started it."""
+    global _code
+    if isinstance(error, OSError) and error.errno == errno.EAGAIN:  # of `os.fork`
+        _code = NO_MORE_CODE
     if os.getpid() != server:
         sys.__excepthook__(kind, error, at)
 

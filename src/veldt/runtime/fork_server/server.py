@@ -19,7 +19,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 from veldt.errors import VeldtError
-from veldt.runtime.endings import how_it_ended
+from veldt.runtime.endings import NO_MORE_CODE, NO_MORE_PROCESSES, how_it_ended
 from veldt.runtime.fork_server.safe_path import safe_path
 from veldt.runtime.fork_server.socket_folder import folder_known
 from veldt.runtime.orphans import mark_own, remove_orphans
@@ -30,6 +30,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _EXIT_S = 5.0  # seconds within which a server that must end does so
 _DEATH_S = 1.0  # seconds until a server whose pipe has closed is known to have ended
 _LOOK_S = 0.25  # seconds between looks at a server
+_NO_MORE = "could not fork"
 _MAX_SERVERS = 3  # servers that may die in a row before they have started one process
 
 _server: Any = forkserver_module._forkserver
@@ -45,6 +46,8 @@ class _Watch:
         self.stopped = False  # whether this process has killed it because it was stopped
         self.losses: list[str] = []  # not reported yet
         self.looked_at = 0.0
+        # Two threads of a program may train at once, and a start changes the environment and the main module.
+        self.starting = threading.Lock()
 
 
 _watch = _Watch()
@@ -57,10 +60,11 @@ def forkserver(preload: list[str]) -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*preload, "veldt.runtime.fork_server.at_exit"])
-    if server_pid() is None:
-        mark_own()
-        remove_orphans()
-    _ensure_servers()
+    with _watch.starting:
+        if server_pid() is None:
+            mark_own()
+            remove_orphans()
+        _ensure_servers()
     return context
 
 
@@ -71,9 +75,8 @@ def start(process: ForkServerProcess) -> ProcessState:
         VeldtError: no server could start it.
     """
     for left in reversed(range(_MAX_SERVERS)):
-        _ensure_servers()
         try:
-            with _main_module_hidden(), _only_our_servers(), _killed_if_stopped():
+            with _watch.starting, _started_by_veldt(), _killed_if_stopped():
                 process.start()
             assert process.pid is not None
             return ProcessState(process.pid)
@@ -81,6 +84,8 @@ def start(process: ForkServerProcess) -> ProcessState:
             how = _collect(_DEATH_S)
             if how is None:  # the server lives: something else has failed
                 raise
+            if how == _NO_MORE:
+                raise VeldtError(f"cannot start the {process.name}: {NO_MORE_PROCESSES}") from error
             if left == 0 or how.startswith("exited"):  # as it would again
                 again = "" if left else f", as {_MAX_SERVERS - 1} others before it"
                 raise VeldtError(
@@ -159,17 +164,30 @@ def _collect(patience_s: float) -> str | None:
         pid = _pid()
         if pid is None:
             return None
-        while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        while (how := _end_of(pid)) is None:
             if time.monotonic() >= end:
                 return None
             time.sleep(0.002)
         _forget()
-    how = stopped_too_long() if _watch.stopped else how_it_ended(os.waitstatus_to_exitcode(ended[1]))
+    if _watch.stopped:
+        how = stopped_too_long()
     _watch.losses.append(
         f"the fork server, which starts the processes of this run, {how}: the run goes on, and a new server starts "
         "the next process"
     )
     return how
+
+
+def _end_of(pid: int) -> str | None:
+    """Returns how this child has ended, as the end of a sentence; None while it runs."""
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # the program ignores SIGCHLD, or waits for all of its children
+        return "ended, how is not known,"
+    if not ended:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return _NO_MORE if code == NO_MORE_CODE else how_it_ended(code)
 
 
 def _forget() -> None:
@@ -206,6 +224,13 @@ def _killed_if_stopped() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _started_by_veldt() -> Iterator[None]:
+    _ensure_servers()
+    with _main_module_hidden(), _parent_allowed(), _only_our_servers():
+        yield
+
+
+@contextlib.contextmanager
 def _only_our_servers() -> Iterator[None]:
     """Makes `multiprocessing`, which replaces a dead server on its own, do so as `_ensure_servers` does."""
     _server.ensure_running = _ensure_servers
@@ -213,6 +238,18 @@ def _only_our_servers() -> Iterator[None]:
         yield
     finally:
         del _server.ensure_running
+
+
+@contextlib.contextmanager
+def _parent_allowed() -> Iterator[None]:
+    """Lets a worker of `multiprocessing.Pool`, which is a daemonic process, have children: veldt's end with it."""
+    config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    daemon = config.pop("daemon", None)
+    try:
+        yield
+    finally:
+        if daemon is not None:
+            config["daemon"] = daemon
 
 
 @contextlib.contextmanager
@@ -234,6 +271,16 @@ def _main_module_hidden() -> Iterator[None]:
     finally:
         del main.__spec__
         main.__dict__.update(saved)
+
+
+def _leave_to_parent() -> None:
+    """Called in a process that is forked from one with a server, which remains the server of that one alone."""
+    if _pid() is not None:
+        _forget()
+    _watch.__init__()  # type: ignore[misc]
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _is_child(pid: int) -> bool:

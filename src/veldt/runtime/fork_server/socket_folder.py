@@ -23,6 +23,7 @@ _LONGEST = (
     70  # of its parent's path: a socket's has 103 characters at most, with /pymp-xxxxxxxx/listener-xxxxxxxx
 )
 _SHORT = Path("/tmp")
+_maker: int | None = None  # the process that made the folder, which processes forked from it share
 
 
 def parent_of_sockets(longest: int = _LONGEST) -> Path:
@@ -36,6 +37,8 @@ def make_folder(config: dict[str, Any]) -> Path:
 
     Raises UsageError where the path of the directory of temporary files is too long and /tmp cannot be used.
     """
+    global _maker
+    _maker = os.getpid()
     parent = parent_of_sockets()
     if config.get("tempdir") is None and parent == _SHORT:
         try:
@@ -54,7 +57,10 @@ def make_folder(config: dict[str, Any]) -> Path:
 
 @contextlib.contextmanager
 def folder_known(folder: str) -> Iterator[None]:
-    """Lets a server that is started meanwhile know its folder, and this process."""
+    """Lets a server that is started meanwhile know its folder, and this process, if this process made the folder."""
+    if os.getpid() != _maker:
+        yield
+        return
     os.environ[_VARIABLE] = f"{os.getpid()}:{folder}"
     try:
         yield

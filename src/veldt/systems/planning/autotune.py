@@ -14,6 +14,7 @@ from veldt.algorithms.rollout import Observation
 from veldt.networks.build import UserTorso
 from veldt.networks.precision import Network, apply_precision, low_precision_parts
 from veldt.runtime.devices import synchronise, training_threads
+from veldt.runtime.usual_torch import kept_random_numbers
 
 # Up to this many parameters, waking a second thread costs more time than the thread saves.
 _SMALL_NETWORK = 200_000
@@ -70,7 +71,7 @@ def time_arithmetic(
 ) -> dict[tuple[str, int], float]:
     """Returns the seconds of a pass of a network for each of the pairs (precision, threads); as `time_threads`."""
     before = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
+    with kept_random_numbers():
         seconds = {
             (precision, threads): _pass_seconds(make_network(), observation, device, precision, threads)
             for precision, threads in kinds

@@ -1,0 +1,50 @@
+"""Keeps what a program has set in torch, as a notebook does, out of veldt's computation, and what veldt sets out of it.
+
+A default type or device, an `inference_mode` or `autocast` around the call changes what torch computes in this thread
+alone. Env processes and roles do not have it: a run would depend on where its parts are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import torch
+
+_CPU = torch.device("cpu")
+_random_numbers = threading.RLock()  # torch's generator on the CPU is the whole program's
+
+
+@contextlib.contextmanager
+def usual_torch() -> Iterator[None]:
+    """Computes in fp32 on the CPU by default, with gradients and without autocast, as a fresh process does.
+
+    Afterwards the default type and the number of threads are as they were before; the rest is undone as well.
+    """
+    threads, default_type = torch.get_num_threads(), torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with contextlib.ExitStack() as within:
+            # Each costs time in every call of torch, or here, so only where it changes something.
+            if torch.get_default_device() != _CPU:
+                within.enter_context(_CPU)
+            if torch.is_inference_mode_enabled():
+                within.enter_context(torch.inference_mode(False))
+            if not torch.is_grad_enabled():
+                within.enter_context(torch.enable_grad())
+            for kind in ("cpu", "cuda"):
+                if torch.is_autocast_enabled(kind):
+                    within.enter_context(torch.autocast(kind, enabled=False))
+            yield
+    finally:
+        torch.set_default_dtype(default_type)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def kept_random_numbers() -> Iterator[None]:
+    """Leaves torch's random numbers on the CPU as they were, and draws them in one thread of the program at a time."""
+    with _random_numbers, torch.random.fork_rng(devices=[]):
+        yield
