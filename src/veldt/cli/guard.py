@@ -64,9 +64,8 @@ def _end_servers() -> None:
 def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     """Runs `work` in a child and returns its exit code, in both processes. `arguments` are the command line's."""
     _fill_closed_streams()
-    if (
-        signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
-    ):  # inherited: no process could wait for its children
+    # Where a parent has passed on that it ignores this signal, no process could wait for its children.
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     memory = mmap.mmap(-1, activity.SIZE)
     received, report_received = os.pipe()

@@ -8,9 +8,8 @@ import select
 import signal
 import threading
 
-NO_MORE_CODE = (
-    os.EX_TEMPFAIL
-)  # with which a fork server ends where the system lets it start no further process
+# The exit code of a fork server which the system lets start no further process.
+NO_MORE_CODE = os.EX_TEMPFAIL
 NO_MORE_PROCESSES = (
     "the system lets this user start no further process or thread: raise its limit (ulimit -u, or the container's "
     "limit of processes), end other programs, or use fewer processes"

@@ -19,9 +19,8 @@ from typing import Any
 from veldt.errors import UsageError
 
 _VARIABLE, _PREFIX = "VELDT_SERVER_FOLDER", "pymp-"
-_LONGEST = (
-    70  # of its parent's path: a socket's has 103 characters at most, with /pymp-xxxxxxxx/listener-xxxxxxxx
-)
+# Maximum length of its parent's path: a socket's is 103 characters at most, with /pymp-xxxxxxxx/listener-xxxxxxxx.
+_LONGEST = 70
 _SHORT = Path("/tmp")
 _maker: int | None = None  # the process that made the folder, which processes forked from it share
 
