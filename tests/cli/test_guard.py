@@ -207,5 +207,5 @@ def test_no_process_may_be_started(
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert capfd.readouterr().err.startswith(
-        "veldt: the system lets this user start no further process or thread: "
+        "veldt: cannot start a process: the system lets this user start no further process or thread: "
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pty
@@ -12,6 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from veldt.cli.entry import run
 
 VELDT = f"{shlex.quote(sys.executable)} -m veldt"
 TRAIN = "train ppo --env CartPole-v1 --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
@@ -70,6 +74,22 @@ def test_output_in_another_encoding(encoding: str, epsilon: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert epsilon in done.stdout.decode(encoding)
+
+
+def test_a_table_in_another_encoding() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "veldt", "doctor"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_output_to_an_object_without_an_encoding() -> None:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        run(["--version"])
+    assert printed.getvalue().startswith("veldt ")
 
 
 def test_a_working_directory_that_has_been_removed(in_tmp: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium
@@ -12,6 +14,7 @@ from slots import make, settings_for
 
 from environments import Scripted
 from veldt.envs.arrangement import probe_spec
+from veldt.envs.env import GymnasiumStepEnv
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
 from veldt.errors import EnvError, UsageError
@@ -38,6 +41,21 @@ def test_the_same_environment_for_several_envs_is_refused(function: str, process
 def test_it_may_be_used_again_after_it_was_closed() -> None:
     for _ in range(2):
         make(settings_for(f"{__name__}:the_only", num_envs=1), 2).close()
+
+
+def test_environments_are_made_in_several_threads() -> None:
+    def make_and_close() -> None:
+        for _ in range(300):
+            GymnasiumStepEnv(Scripted([(10, "terminated")])).close()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            for done in [threads.submit(make_and_close) for _ in range(3)]:
+                done.result()
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_a_function_that_cannot_be_sent_is_one_sentence() -> None:

@@ -76,7 +76,9 @@ def test_numbers_that_a_pixel_cannot_have_are_refused(pixels: list[float], is_di
     rows = [np.zeros((1, 3), np.uint8)]
     codec.write({"image": [0, 255, 7.0]} if is_dict else [0, 255, 7.0], rows, 0)
     assert rows[0].tolist() == [[0, 255, 7]]
-    with pytest.raises(ValueError, match="numbers that are no integers of its space, 0 to 255"):
+    with pytest.raises(
+        ValueError, match="fractions, or numbers outside of 0 to 255, and its space is of uint8"
+    ):
         codec.write({"image": pixels} if is_dict else pixels, rows, 0)
 
 

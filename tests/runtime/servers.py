@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from multiprocessing import util
 
 from children import answers
 
@@ -63,13 +65,28 @@ def forked(number: int) -> None:
     context = forkserver([])
     Child(context, "before", answers).kill()
     if os.fork() == 0:
-        assert answered(Child(forkserver([]), "a child", answers))
+        child = Child(forkserver([]), "a child", answers)
+        assert answered(child)
         print("the forked process", flush=True)
+        child.kill()
+        util._exit_function()
         server.end_servers()
         os._exit(0)
     os.wait()
     assert answered(Child(forkserver([]), "a child", answers)), "from its old server, with its old folder"
     print("the process itself")
+
+
+def left(number: int) -> None:
+    Child(forkserver([]), "before", answers).kill()
+    parent = os.getpid()
+    if os.fork() != 0:
+        return
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    child = Child(forkserver([]), "a child", answers)
+    print(answered(child))
+    child.kill()
 
 
 def in_pool(_: int) -> bool:
@@ -122,5 +139,5 @@ def always(number: int) -> None:
 
 
 if __name__ == "__main__":
-    cases = [at_work, at_import, always, forked, two_threads, pool, waited_for, no_more]
+    cases = [at_work, at_import, always, forked, left, two_threads, pool, waited_for, no_more]
     {case.__name__.replace("_", " "): case for case in cases}[sys.argv[1]](int(sys.argv[2]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from veldt.errors import VeldtError
+from veldt.runtime.fork_server import server
 
 HERE = Path(__file__).parent
 KILLED = "was killed by SIGKILL (by hand, or by the system for lack of memory)"
@@ -58,6 +62,21 @@ def test_servers_that_are_killed_again_and_again_end_the_run_with_a_sentence(tmp
 
 def test_a_forked_process_has_a_server_of_its_own(tmp_path: Path) -> None:
     assert said(tmp_path, "forked", "0") == ["the forked process", "the process itself"]
+
+
+def test_a_forked_process_whose_parent_has_ended(tmp_path: Path) -> None:
+    assert said(tmp_path, "left", "0") == ["True"]
+
+
+def test_the_server_itself_may_not_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ensure_running() -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(server.forkserver_module, "ensure_running", ensure_running)
+    with pytest.raises(
+        VeldtError, match="this run's processes: the system lets this user start no further process"
+    ):
+        server._ensure_servers()
 
 
 def test_a_worker_of_a_pool_has_children(tmp_path: Path) -> None:

@@ -92,6 +92,19 @@ def test_the_limits_of_a_type_are_no_bounds(box: spaces.Box) -> None:
     assert [spec.to_env(np.full(1, value, np.float32)).item() for value in (-3, 0, 2)] == [-3, 0, 2]
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64])
+def test_integers_are_within_their_type(dtype: type[np.integer[Any]]) -> None:
+    """NumPy would convert what is outside to a number of the other sign."""
+    limits = np.iinfo(dtype)
+    bounded, unbounded = (
+        action_spec(spaces.Box(low, high, (1,), dtype))
+        for low, high in ((0, limits.max - 1), (limits.min, limits.max))
+    )
+    for spec in (bounded, unbounded):
+        assert spec.to_env(np.full(1, 1e30, np.float32))[0] > 0.99 * limits.max
+    assert unbounded.to_env(np.full(1, -1e30, np.float32))[0] == limits.min
+
+
 @pytest.mark.parametrize(
     ("box", "numbers"),
     [

@@ -21,6 +21,16 @@ def plain() -> gymnasium.Env[Any, Any]:
     return TimeLimit(gymnasium.make("CartPole-v1"), 100)
 
 
+def test_a_setting_that_a_recipe_does_not_have_is_not_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    veldt.train(
+        "dqn", env=wrapped, run_dir=tmp_path / "run", steps=64, num_envs=2, learning_starts=32, batch_size=8
+    )
+    said = " ".join(capsys.readouterr().err.split())
+    assert "wrapped in NormalizeReward, " in said and "--normalise-rewards" not in said
+
+
 def test_each_wrapper_is_named_with_the_setting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for make in (wrapped, plain):
         veldt.train("ppo", env=make, run_dir=tmp_path / make.__name__, **SMALL | {"steps": 64})

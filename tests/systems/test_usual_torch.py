@@ -13,6 +13,7 @@ import torch
 
 import veldt
 from veldt.agent import make_network
+from veldt.runtime.usual_torch import usual_torch
 
 
 @contextmanager
@@ -94,6 +95,18 @@ def test_networks_that_two_threads_make_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert not different and torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_default_type_after_calls_that_overlap() -> None:
+    """It is that of all threads: the second call finds the first one's, and ends after it."""
+    first, second = usual_torch(), usual_torch()
+    with _default_type():
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.get_default_dtype() == torch.float32
+        second.__exit__(None, None, None)
+        assert torch.get_default_dtype() == torch.float64
 
 
 def test_the_number_of_threads_is_as_it_was(tmp_path: Path) -> None:

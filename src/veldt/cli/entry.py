@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from veldt.cli.arguments import HelpShown
 from veldt.cli.limits import why_too_few
-from veldt.cli.streams import complain, open_closed_streams, show
+from veldt.cli.streams import complain, prepare_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.cli.verbs import experiment, exporting, inspecting, starts, training, tune
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
@@ -63,7 +63,7 @@ VERBS: Mapping[str, Callable[[list[str]], str]] = {
 
 def run(argv: Sequence[str] | None) -> None:
     """See `veldt.cli.main`."""
-    open_closed_streams()
+    prepare_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]

@@ -75,7 +75,9 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     try:
         child = os.fork()
     except OSError as error:
-        _say(f"veldt: {NO_MORE_PROCESSES if error.errno == errno.EAGAIN else error.strerror}")
+        _say(
+            f"veldt: cannot start a process: {NO_MORE_PROCESSES if error.errno == errno.EAGAIN else error.strerror}"
+        )
         return 1
     if child == 0:
         os.close(received)

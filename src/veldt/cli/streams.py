@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import sys
 from typing import TextIO
@@ -14,10 +15,11 @@ from veldt.errors import VeldtError
 _GONE = (errno.EPIPE, errno.EIO)
 
 
-def open_closed_streams() -> None:
-    """Opens the null device for each standard stream that was closed (`>&-`).
+def prepare_streams() -> None:
+    """Lets all texts be printed, and opens the null device for each standard stream that was closed (`>&-`).
 
-    Else the next opened file (the run's lock, say) would get the stream's number, and the printed text.
+    Else the next opened file (the run's lock, say) would get the stream's number, and the printed text. What the
+    encoding of standard output lacks is printed as an escape: ± in ASCII, or a path that is not UTF-8.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -25,6 +27,8 @@ def open_closed_streams() -> None:
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - open until the process ends
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in (None, "strict"):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def show(text: str) -> None:
@@ -34,7 +38,7 @@ def show(text: str) -> None:
     """
     try:
         if text:
-            print(_encodable(text, sys.stdout))
+            print(text)
         sys.stdout.flush()
     except OSError as error:
         _silence(sys.stdout)
@@ -51,15 +55,6 @@ def complain(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         _silence(sys.stderr)
-
-
-def _encodable(text: str, stream: TextIO) -> str:
-    """Returns the text with escapes for what the stream's encoding lacks: ± in ASCII, or a path that is not UTF-8."""
-    try:
-        text.encode(stream.encoding, stream.errors or "strict")
-    except UnicodeEncodeError:
-        return text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
-    return text
 
 
 def _silence(stream: TextIO) -> None:

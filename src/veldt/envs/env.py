@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -79,21 +80,24 @@ class GymnasiumStepEnv:
     """
 
     _open: ClassVar[WeakSet[GymnasiumStepEnv]] = WeakSet()  # of this process
+    _opening: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self._env, self._innermost = env, env.unwrapped
-        if any(other._innermost is self._innermost for other in self._open):
-            raise UsageError(
-                f"the same {type(self._innermost).__name__} object was returned for two envs, which would move each "
-                "other: the function must make a new environment in each call"
-            )
-        self._open.add(self)
         self._codec = ObservationCodec(env.observation_space)
         self.spec = EnvSpec(
             self._codec.spec, action_spec(env.action_space), normalising_wrappers=_normalising_wrappers(env)
         )
         plain = self.spec.action.kind == "discrete" and self.spec.action.start == (0,)
         self._to_env = None if plain else self.spec.action.to_env
+        with self._opening:
+            if any(other._innermost is self._innermost for other in self._open):
+                raise UsageError(
+                    f"the same {type(self._innermost).__name__} object was returned for two envs, which would move "
+                    "each other (an evaluation has envs of its own): the function must make a new environment in each "
+                    "call"
+                )
+            self._open.add(self)
 
     def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
         try:
@@ -150,7 +154,8 @@ class GymnasiumStepEnv:
         return [] if names is None else list(names())
 
     def close(self) -> None:
-        self._open.discard(self)
+        with self._opening:
+            self._open.discard(self)
         try:
             self._env.close()
         except BaseException as error:
@@ -283,7 +288,8 @@ def _store(value: Any, row: np.ndarray, index: int, name: str) -> None:
         raise ValueError(_type_message(name, value, row)) from None
     if not fits:
         raise ValueError(
-            f"the observation{field_named(name)} has numbers that are no integers of its space, 0 to 255"
+            f"the observation{field_named(name)} has fractions, or numbers outside of 0 to 255, and its space is of "
+            "uint8: return whole numbers, or declare a space of float32"
         )
 
 

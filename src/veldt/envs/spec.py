@@ -67,7 +67,7 @@ class ActionSpec:
         if self.kind == "multi":
             return (np.asarray(action) + self._start).astype(self.env_dtype).reshape(self.env_shape)
         scaled = self.centre + self.half_range * np.asarray(action, np.float64)
-        clipped = np.clip(scaled, self._low, self._high)
+        clipped = np.clip(scaled, *self.limits)
         whole = np.rint(clipped) if self.takes_integers else clipped
         return whole.astype(self.env_dtype).reshape(self.env_shape)
 
@@ -99,6 +99,14 @@ class ActionSpec:
     def takes_integers(self) -> bool:
         """Whether the environment takes integers (or booleans)."""
         return np.dtype(self.env_dtype).kind in "iub"
+
+    @cached_property
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest box action, float64 [D] each: the bounds, or the limits of a type of integers."""
+        if not self.takes_integers:
+            return self._low, self._high
+        least, most = (0, 1) if self.env_dtype == "bool" else _whole_limits(np.iinfo(self.env_dtype))
+        return np.maximum(self._low, least), np.minimum(self._high, most)
 
     @property
     def centre(self) -> np.ndarray:
@@ -171,6 +179,12 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
         f"the action space {space} is not supported: allowed are Discrete, MultiDiscrete and Box; "
         "wrap the environment so that its actions are one of these (gymnasium.wrappers.TransformAction)"
     )
+
+
+def _whole_limits(of_type: np.iinfo[Any]) -> tuple[float, float]:
+    """The least and the largest number of float64 that the type has: the limit of int64 would be rounded up."""
+    most = float(of_type.max)
+    return float(of_type.min), most if int(most) <= of_type.max else float(np.nextafter(most, 0.0))
 
 
 def _bounds(numbers: np.ndarray, are_bounds: np.ndarray) -> tuple[float, ...]:

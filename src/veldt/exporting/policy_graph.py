@@ -116,10 +116,10 @@ class ActionToEnv(nn.Module):
         self.is_box = spec.kind == "box"
         self._start = torch.tensor(spec.start[0] if spec.kind == "discrete" else spec.start)
         self._rounds = self.is_box and spec.takes_integers
-        # All numbers of the smaller types are numbers of float32.
+        # float32 has all numbers of float16, but not all of the large integers.
         precision = torch.float32 if spec.env_dtype in ("float16", "float32") else torch.float64
-        self._low, self._high = (torch.tensor(bound, dtype=precision) for bound in (spec.low, spec.high))
         if self.is_box:
+            self._low, self._high = (torch.tensor(limit, dtype=precision) for limit in spec.limits)
             self._centre, self._half = (
                 torch.tensor(numbers, dtype=precision) for numbers in (spec.centre, spec.half_range)
             )

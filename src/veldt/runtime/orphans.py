@@ -42,6 +42,14 @@ def mark_own() -> None:
         mark_folder(folder)
 
 
+def leave_to_parent() -> None:
+    """Called in a process forked from one that has marked its own: it makes a folder of its own, if it needs one."""
+    config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    if config.get("semprefix", _UNMARKED) != _UNMARKED:
+        config.pop("tempdir", None)
+        config["semprefix"] = _UNMARKED
+
+
 def mark_folder(folder: Path) -> None:
     """Marks a folder of temporary files as this process's, where the system has such marks."""
     if _machine() is not None:

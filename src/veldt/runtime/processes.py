@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable
 from multiprocessing import util
 from multiprocessing.connection import Connection
@@ -64,13 +63,12 @@ def _run_until_parent_ends(parent_pipe: Connection, target: Callable[..., None],
 def _reseed() -> None:
     """Seeds the global generators that this process has inherited, which veldt itself does not use.
 
-    Environments and networks of the user may: in all processes they would draw the same numbers. NumPy's is seeded from
-    the system, as Python does for `random` after a fork. torch's has the same state at the start of any program, and so
-    that a run with noise in its network can be repeated, it depends on the name of the process alone.
+    Environments and networks of the user may: in all processes they would draw the same numbers. The seeds are the
+    system's, as are Python's for `random` after a fork, and those with which NumPy and torch begin.
     """
     np.random.seed()  # noqa: NPY002
     if (torch := sys.modules.get("torch")) is not None:
-        torch.default_generator.manual_seed(zlib.crc32(multiprocessing.current_process().name.encode()))
+        torch.default_generator.seed()
 
 
 def may_have_children() -> None:

@@ -1,7 +1,7 @@
 """Keeps what a program has set in torch, as a notebook does, out of veldt's computation, and what veldt sets out of it.
 
-A default type or device, an `inference_mode` or `autocast` around the call changes what torch computes in this thread
-alone. Env processes and roles do not have it: a run would depend on where its parts are.
+A default type or device, an `inference_mode` or `autocast` around the call changes what torch computes here alone. Env
+processes and roles do not have it: a run would depend on where its parts are.
 """
 
 from __future__ import annotations
@@ -16,16 +16,41 @@ _CPU = torch.device("cpu")
 _random_numbers = threading.RLock()  # torch's generator on the CPU is the whole program's
 
 
+class _DefaultType:
+    """fp32 as torch's default type, which is that of all threads: the last call that ends restores the program's."""
+
+    def __init__(self) -> None:
+        self._lock, self._calls = threading.Lock(), 0
+        self._before: torch.dtype | None = None  # None: it need not be restored
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._calls += 1
+            if (default_type := torch.get_default_dtype()) != torch.float32:
+                self._before = default_type
+                torch.set_default_dtype(torch.float32)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._calls -= 1
+            if self._calls == 0 and self._before is not None:
+                torch.set_default_dtype(self._before)
+                self._before = None
+
+
+_default_type = _DefaultType()
+
+
 @contextlib.contextmanager
 def usual_torch() -> Iterator[None]:
     """Computes in fp32 on the CPU by default, with gradients and without autocast, as a fresh process does.
 
     Afterwards the default type and the number of threads are as they were before; the rest is undone as well.
     """
-    threads, default_type = torch.get_num_threads(), torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
+    threads = torch.get_num_threads()
     try:
         with contextlib.ExitStack() as within:
+            within.enter_context(_default_type)
             # Each costs time in every call of torch, or here, so only where it changes something.
             if torch.get_default_device() != _CPU:
                 within.enter_context(_CPU)
@@ -38,7 +63,6 @@ def usual_torch() -> Iterator[None]:
                     within.enter_context(torch.autocast(kind, enabled=False))
             yield
     finally:
-        torch.set_default_dtype(default_type)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
 

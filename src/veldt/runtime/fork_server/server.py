@@ -22,7 +22,7 @@ from veldt.errors import VeldtError
 from veldt.runtime.endings import NO_MORE_CODE, NO_MORE_PROCESSES, how_it_ended
 from veldt.runtime.fork_server.safe_path import safe_path
 from veldt.runtime.fork_server.socket_folder import folder_known
-from veldt.runtime.orphans import mark_own, remove_orphans
+from veldt.runtime.orphans import leave_to_parent, mark_own, remove_orphans
 from veldt.runtime.process_state import ProcessState, StopClock, stopped_too_long
 
 # Signals that a closing terminal, `timeout` or a job scheduler sends to all processes of a run at once.
@@ -150,6 +150,10 @@ def _ensure_servers() -> None:
         try:
             with safe_path(), folder_known(util.get_temp_dir()):
                 begin()
+        except BlockingIOError as error:
+            raise VeldtError(
+                f"cannot start the server of this run's processes: {NO_MORE_PROCESSES}"
+            ) from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
     pid = _pid()
@@ -278,6 +282,7 @@ def _leave_to_parent() -> None:
     if _pid() is not None:
         _forget()
     _watch.__init__()  # type: ignore[misc]
+    leave_to_parent()
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)

@@ -19,14 +19,15 @@ from typing import Any
 from veldt.errors import UsageError
 
 _VARIABLE, _PREFIX = "VELDT_SERVER_FOLDER", "pymp-"
-# Maximum length of its parent's path: a socket's is 103 characters at most, with /pymp-xxxxxxxx/listener-xxxxxxxx.
+# Bytes of the path of the directory with the folder: that of a socket, /pymp-xxxxxxxx/listener-xxxxxxxx in it, may have
+# 103 on some systems.
 _LONGEST = 70
 _SHORT = Path("/tmp")
 _maker: int | None = None  # the process that made the folder, which processes forked from it share
 
 
 def parent_of_sockets(longest: int = _LONGEST) -> Path:
-    """Returns the directory of temporary files, or /tmp where its path has more than `longest` characters."""
+    """Returns the directory of temporary files, or /tmp where its path has more than `longest` bytes."""
     usual = tempfile.gettempdir()
     return Path(usual) if len(os.fsencode(usual)) <= longest else _SHORT
 
@@ -39,7 +40,7 @@ def make_folder(config: dict[str, Any]) -> Path:
     global _maker
     _maker = os.getpid()
     parent = parent_of_sockets()
-    if config.get("tempdir") is None and parent == _SHORT:
+    if config.get("tempdir") is None and parent != Path(tempfile.gettempdir()):
         try:
             folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         except OSError as error:

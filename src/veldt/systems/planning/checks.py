@@ -35,11 +35,8 @@ from veldt.systems.planning.run_plan import RunPlan
 # Only an Atari env reports a lost life.
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"terminal_on_life_loss"}
 
-# For each of `EnvSpec.normalising_wrappers`.
-_INSTEAD_OF = {
-    "NormalizeObservation": "--normalise-observations",
-    "NormalizeReward": "--normalise-rewards (logged returns then stay raw)",
-}
+# The settings that do as these wrappers of an environment.
+_INSTEAD_OF = {"NormalizeObservation": "normalise_observations", "NormalizeReward": "normalise_rewards"}
 
 
 def check_request(request: RunRequest, cluster: str | None) -> None:
@@ -122,16 +119,25 @@ def check_plan(
     # Where the process that acts also learns, it ends with a whole rollout.
     rollout = run_plan.horizon if isinstance(algorithm, OnPolicy) and config.in_phases else 0
     warnings = warnings_about(config, given, on_cluster=cluster is not None, rollout=rollout)
-    return [*warnings, *_about_wrappers(run_plan.spec)]
+    return [*warnings, *_about_wrappers(config, run_plan.spec)]
 
 
-def _about_wrappers(spec: EnvSpec) -> list[str]:
+def _about_wrappers(config: TrainConfig, spec: EnvSpec) -> list[str]:
     """Returns a warning for each wrapper of the environment that keeps statistics of its own."""
-    return [
-        f"the environment is wrapped in {name}, whose statistics are those of one env alone and in no checkpoint, so "
-        f"an evaluation or a resumed run begins with none: leave it out, and take {_INSTEAD_OF[name]}"
-        for name in spec.normalising_wrappers
-    ]
+    warnings = []
+    for name in spec.normalising_wrappers:
+        setting = _INSTEAD_OF[name]
+        is_setting = hasattr(config.network, setting) or hasattr(config.learn, setting)
+        instead = (
+            f", and take {flag(setting)}"
+            if is_setting and not config.roles.statistics_refusals[setting]
+            else ""
+        )
+        warnings.append(
+            f"the environment is wrapped in {name}, whose statistics are those of one env alone and in no checkpoint, "
+            f"so an evaluation or a resumed run begins with none: leave it out{instead}"
+        )
+    return warnings
 
 
 def check_sizes(config: TrainConfig, spec: EnvSpec) -> None:
