@@ -12,6 +12,9 @@ ifneq "$(shell cat $(STAMP) 2>/dev/null)" "$(CURDIR)"
 MOVED := moved
 endif
 
+# Processes that run tests: for two cores, because tests wait for the processes that they start a third of the time.
+WORKERS = 3
+
 # Files with tests that are marked `alone`: collecting all of the others takes a quarter of a minute.
 ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests | sort)
 
@@ -29,11 +32,11 @@ demo: $(STAMP) ## train PPO on CartPole-v1 until it is solved, evaluate it, writ
 	echo && echo "The run's report:" && ls -1d "$$PWD/$$run"/report.*
 
 test: lint ## lint, types, import rules, then every test that is not marked `long`
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not alone and not long"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not alone and not long"
 	$(BIN)/python -m pytest -m "alone and not long" $(ALONE)
 
 test-long: $(STAMP) ## the tests marked `long`: all algorithms in all systems, Ray on several nodes, many kills
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "long and not alone"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not alone"
 	$(BIN)/python -m pytest -m "long and alone" $(ALONE)
 
 lint: $(STAMP) ## style, formatting, types and import rules, without the tests
