@@ -22,16 +22,25 @@ TRAIN = "train ppo --env CartPole-v1 --run-dir run --num-envs 4 --batch-size 64 
 QUICK = f"{VELDT} {TRAIN} --env-backend in-process --threads 1"
 
 
-@pytest.mark.parametrize("redirected", [">&-", "<&- >&- 2>&-"])
-def test_closed_streams(redirected: str, in_tmp: Path) -> None:
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
+
+
+def printed_in(encoding: str, *arguments: str) -> str:
+    """Returns what a command prints on a standard output of this encoding."""
     done = subprocess.run(
-        f"{QUICK} --steps 64 {redirected}",
-        shell=True,
-        cwd=in_tmp,
+        [sys.executable, "-m", "veldt", *arguments],
+        env=os.environ | {"PYTHONIOENCODING": encoding},
         capture_output=True,
-        text=True,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode(encoding)
+
+
+@pytest.mark.parametrize("redirected", [">&-", "<&- >&- 2>&-"])
+def test_closed_streams(redirected: str, in_tmp: Path) -> None:
+    done = shell(f"{QUICK} --steps 64 {redirected}")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr and (in_tmp / "run" / "summary.json").exists()
     assert (in_tmp / "run" / "lock").read_text().strip().isdecimal(), "something was printed into the lock"
@@ -40,9 +49,7 @@ def test_closed_streams(redirected: str, in_tmp: Path) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device here")
 @pytest.mark.parametrize("arguments", ["--version", "recipes"])
 def test_output_to_a_full_device(arguments: str) -> None:
-    done = subprocess.run(
-        f"{VELDT} {arguments} >/dev/full", shell=True, stderr=subprocess.PIPE, text=True, check=False
-    )
+    done = shell(f"{VELDT} {arguments} >/dev/full")
     assert done.returncode == 1
     assert done.stderr.startswith("veldt: cannot print the result (No space left on device)")
     assert done.stderr.count("\n") == 1
@@ -66,24 +73,11 @@ def test_a_terminal_that_goes_away(in_tmp: Path) -> None:
 
 @pytest.mark.parametrize(("encoding", "epsilon"), [("ascii", r"\u03b5"), ("utf-8", "ε")])
 def test_output_in_another_encoding(encoding: str, epsilon: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "veldt", "recipes", "rainbow"],
-        env=os.environ | {"PYTHONIOENCODING": encoding},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert epsilon in done.stdout.decode(encoding)
+    assert epsilon in printed_in(encoding, "recipes", "rainbow")
 
 
 def test_a_table_in_another_encoding() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "veldt", "doctor"],
-        env=os.environ | {"PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    assert printed_in("ascii", "doctor")
 
 
 def test_output_to_an_object_without_an_encoding() -> None:
@@ -93,13 +87,7 @@ def test_output_to_an_object_without_an_encoding() -> None:
 
 
 def test_a_working_directory_that_has_been_removed(in_tmp: Path) -> None:
-    done = subprocess.run(
-        f"mkdir gone && cd gone && rmdir ../gone && {VELDT} doctor",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = shell(f"mkdir gone && cd gone && rmdir ../gone && {VELDT} doctor")
     assert done.returncode == 2
     assert done.stderr == (
         "veldt: the working directory of this process has been removed: change to one that exists (cd), and start "
@@ -110,7 +98,5 @@ def test_a_working_directory_that_has_been_removed(in_tmp: Path) -> None:
 def test_a_program_without_standard_streams(in_tmp: Path) -> None:
     """Python has None in their place."""
     program = 'import veldt; veldt.train("ppo", env="CartPole-v1", run_dir="run", steps=64, num_envs=4, batch_size=64)'
-    done = subprocess.run(
-        f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} <&- >&- 2>&-", shell=True, check=False
-    )
+    done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} <&- >&- 2>&-")
     assert done.returncode == 0 and Path("run", "summary.json").exists()

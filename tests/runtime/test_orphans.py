@@ -26,10 +26,10 @@ os.killpg(0, signal.SIGKILL)
 """
 
 
-def test_what_a_killed_process_group_has_left(tmp_path_factory: pytest.TempPathFactory) -> None:
-    temporary = tmp_path_factory.mktemp("short")  # with a test's name its path may be too long for sockets
-    done = subprocess.run(
-        [sys.executable, "-c", RUN],
+def ended(code: str, temporary: Path) -> subprocess.CompletedProcess[str]:
+    """A program with this code, in a session of its own, and with this directory of temporary files."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
         env=os.environ | {"TMPDIR": str(temporary)},
         capture_output=True,
         text=True,
@@ -37,7 +37,11 @@ def test_what_a_killed_process_group_has_left(tmp_path_factory: pytest.TempPathF
         start_new_session=True,
         timeout=60,
     )
-    folder, name = done.stdout.split()
+
+
+def test_what_a_killed_process_group_has_left(tmp_path_factory: pytest.TempPathFactory) -> None:
+    temporary = tmp_path_factory.mktemp("short")  # with a test's name its path may be too long for sockets
+    folder, name = ended(RUN, temporary).stdout.split()
     semaphore = Path("/dev/shm") / f"sem.{name.removeprefix('/')}"
     assert Path(folder).parent == temporary and Path(folder).is_dir() and semaphore.exists()
     remove_orphans(temporary)
@@ -47,15 +51,7 @@ def test_what_a_killed_process_group_has_left(tmp_path_factory: pytest.TempPathF
 def test_sockets_are_in_tmp_where_the_temporary_directory_has_a_long_path(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 90)
     long.mkdir()
-    code = RUN.replace("os.killpg(0, signal.SIGKILL)", "pass")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"TMPDIR": str(long)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = ended(RUN.replace("os.killpg(0, signal.SIGKILL)", "pass"), long)
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout.split()[0])
     assert folder.parent == Path("/tmp") and not folder.exists() and not list(long.iterdir())

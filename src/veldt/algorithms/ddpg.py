@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -57,7 +56,7 @@ class DDPG(ReplayAlgorithm):
     _config: DDPGConfig
 
     def __init__(self, config: DDPGConfig, action: ActionSpec) -> None:
-        if not all(map(math.isfinite, (*action.low, *action.high))):
+        if not action.is_bounded:
             raise UsageError(
                 f"the actor's actions lie between bounds, and this environment's are {list(action.low)} to "
                 f"{list(action.high)}: give it finite ones (gymnasium.wrappers.TransformAction), or take ppo"

@@ -150,7 +150,7 @@ class GymnasiumStepEnv:
         )
 
     def action_names(self) -> list[str]:
-        names = getattr(self._env.unwrapped, "get_action_meanings", None)
+        names = getattr(self._innermost, "get_action_meanings", None)
         return [] if names is None else list(names())
 
     def close(self) -> None:

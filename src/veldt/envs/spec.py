@@ -95,6 +95,11 @@ class ActionSpec:
     def _high(self) -> np.ndarray:
         return np.array(self.high)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether all bounds of a box are finite."""
+        return bool(np.isfinite((self._low, self._high)).all())
+
     @cached_property
     def takes_integers(self) -> bool:
         """Whether the environment takes integers (or booleans)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from veldt.agent import Agent
@@ -37,7 +36,7 @@ def action_line(spec: ActionSpec) -> str:
         case "multi":
             return f"Whole numbers {list(spec.env_shape)}: one of {list(spec.sizes)} choices each."
     units = "The network's -1 and 1 stand for the bounds of the action space"
-    if not all(map(math.isfinite, (*spec.low, *spec.high))):
+    if not spec.is_bounded:
         units += (
             ", with one finite bound in units of 1 from there, and with none a number is the action itself"
         )
