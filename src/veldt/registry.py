@@ -20,6 +20,7 @@ from veldt.errors import PluginError, UsageError, as_error, described, did_you_m
 from veldt.user_code.attribution import record_part
 from veldt.user_code.import_path import load_module
 from veldt.user_code.module_files import find_module
+from veldt.user_code.torch_state import users_torch
 
 GROUP = "veldt.plugins"
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
@@ -165,7 +166,8 @@ def _import_installed() -> list[str]:
     imported = []
     for entry in metadata.entry_points(group=GROUP):
         try:
-            importlib.import_module(entry.module)
+            with users_torch:
+                importlib.import_module(entry.module)
             imported.append(entry.module)
             if entry.dist is not None:
                 plugin_distributions[entry.module] = entry.dist.name

@@ -24,6 +24,7 @@ from veldt.errors import EnvError, as_error
 from veldt.runtime.activity import Record, running
 from veldt.runtime.cores import allowed_cores, worker_cores
 from veldt.runtime.watchdog import within
+from veldt.user_code.torch_state import users_torch
 
 _PROBE_SECONDS, _CHUNKS = 0.04, 5
 _SPIN_S = 50e-6
@@ -59,6 +60,7 @@ def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
         as_error(EnvError, f"{name} could not be made"),
         within(_MAKE_DEADLINE, lambda: 0, lambda: f"{name} hangs when it is made"),
         running(name) as record,
+        users_torch,
     ):
         env = make_step_env(source, atari)
         record.closes()
@@ -77,6 +79,7 @@ def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
         running(name, when, can_be_apart=True) as record,
         as_error(EnvError, record.failure),
         within(timeout, record.progress.tobytes, record.failure, " (--env-timeout)"),
+        users_torch,
     ):
         env = make_step_env(source, atari)
         try:

@@ -14,6 +14,7 @@ from veldt.envs.stepper import Stepper
 from veldt.envs.trajectory import Trajectory
 from veldt.runtime.activity import Record
 from veldt.runtime.watchdog import Watchdog
+from veldt.user_code.torch_state import users_torch
 
 
 class VectorEnvs(Protocol):
@@ -98,9 +99,11 @@ class InProcessEnvs:
     def step(self, group: int, t: int) -> None:
         # Not a context manager: it would take a tenth of a small step's time.
         self._watchdog.watching, self._busy[0] = True, 1
+        users_torch.enter()
         try:
             self._steppers[group].step(t)
         finally:
+            users_torch.leave()
             self._watchdog.watching, self._busy[0] = False, 0
 
     def wait(self, group: int, t: int) -> None:
@@ -138,7 +141,8 @@ class InProcessEnvs:
     def _watched(self) -> Iterator[None]:
         self._watchdog.watching, self._busy[0] = True, 1
         try:
-            yield
+            with users_torch:
+                yield
         finally:
             self._watchdog.watching, self._busy[0] = False, 0
 

@@ -22,6 +22,7 @@ from veldt.runtime.shared import Layout, SharedArrays
 from veldt.runtime.stack_dump import enable_stack_dump
 from veldt.runtime.watchdog import report_hang_to
 from veldt.user_code.attribution import named_error
+from veldt.user_code.torch_state import users_torch
 
 # Errors that would occur again: those that veldt explains itself, and a lack of memory. Others may be accidents.
 _FINAL = (VeldtError, MemoryError)
@@ -159,6 +160,7 @@ def run_role(
 ) -> None:
     """Entry point of a role's process: calls `role(control, *arguments, **edges)` until it returns."""
     leave_signals_to_parent()
+    users_torch.take_from_imports()
     os.environ.setdefault(*GLOO_ON_LOOPBACK)
     os.nice(who.niceness)
     activity.share(board.activity(who.number))

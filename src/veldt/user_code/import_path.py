@@ -13,6 +13,7 @@ from typing import Any
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.user_code.module_files import find_module
+from veldt.user_code.torch_state import users_torch
 
 
 def load_function(name: str, what: str) -> Callable[..., Any]:
@@ -58,7 +59,8 @@ def load_module(name: str) -> ModuleType:
         # A console script's path lacks the working directory, where the user's file is. For a module from elsewhere
         # the directory is not added: the module's own imports could then come from another person's run directory.
         sys.path.insert(0, cwd)
-    return importlib.import_module(name)
+    with users_torch:
+        return importlib.import_module(name)
 
 
 def split_name(name: str, what: str) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from veldt.runtime.processes import name_process
 from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
 from veldt.runtime.roles import RoleIdentity, failure_of
 from veldt.runtime.watchdog import report_hang_to
+from veldt.user_code.torch_state import users_torch
 
 # Python's thread switch interval in seconds: messages must not wait long for a role that computes.
 _SWITCH_S = 0.001
@@ -197,6 +198,7 @@ class Host:
     def _run(self, start: RoleStart, edges: Mapping[str, Any]) -> None:
         control, who = self._control, start.who
         name_process(who.name)
+        users_torch.take_from_imports()
         os.nice(who.niceness)  # of this thread, and of threads that it starts
         report_hang_to(control.send_failure)
         control.send(Started(trace=-1, pid=os.getpid()))

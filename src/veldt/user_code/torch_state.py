@@ -1,0 +1,82 @@
+"""Keeps what environments and modules of users set in torch (physics in float64, a model of theirs) out of training.
+
+torch is not imported here: env processes may do without it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+
+class _UsersTorch(threading.local):
+    """Gradients, default type and default device: within `with` as user code last set them in this thread, else usual.
+
+    What user code does to the number of threads is undone after `with`. At every step of an environment, `enter` and
+    `leave` are called instead, which take half a microsecond: `leave` does not look at the default device, for which
+    torch takes seven, nor at threads.
+    """
+
+    _depth = 0
+    # Whether there are gradients, and the default type, outside and within; None: the usual.
+    _outside: tuple[bool, Any] | None = None
+    _inside: tuple[bool, Any] | None = None
+    _device: Any = None  # within, if it is not the one outside, which is the CPU
+    _threads = 0
+
+    def enter(self) -> None:
+        self._depth += 1
+        if self._depth > 1 or (torch := sys.modules.get("torch")) is None:
+            return
+        self._outside = torch.is_grad_enabled(), torch.get_default_dtype()
+        if self._inside is not None:
+            _set(torch, *self._inside)
+        if self._device is not None:
+            torch.set_default_device(self._device)
+
+    def leave(self) -> None:
+        self._depth -= 1
+        if self._depth > 0 or (torch := sys.modules.get("torch")) is None:
+            return
+        now, outside = (torch.is_grad_enabled(), torch.get_default_dtype()), self._outside
+        if now == (outside or (True, torch.float32)):
+            self._inside = None
+        else:
+            self._inside = now
+            _set(torch, *(outside or (True, torch.float32)))
+        if self._device is not None:
+            torch.set_default_device(None)
+
+    def __enter__(self) -> None:
+        self.enter()
+        if self._depth == 1 and (torch := sys.modules.get("torch")) is not None:
+            self._threads = torch.get_num_threads()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._depth == 1 and (torch := sys.modules.get("torch")) is not None:
+            device = torch.get_default_device()
+            self._device = None if device == torch.device("cpu") else device
+            if self._threads and torch.get_num_threads() != self._threads:
+                torch.set_num_threads(self._threads)
+            self._threads = 0
+        self.leave()
+
+    def take_from_imports(self) -> None:
+        """Takes what is set in this process, which has so far only imported modules, for the user's."""
+        self._depth, self._outside, self._threads = 1, None, 0
+        self.__exit__(None, None, None)
+
+
+def _set(torch: Any, gradients: bool, default_type: Any) -> None:
+    torch.set_grad_enabled(gradients)
+    torch.set_default_dtype(default_type)
+
+
+users_torch = _UsersTorch()
