@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,17 @@ from veldt.runtime.processes import forkserver
 semaphore = forkserver([]).Semaphore(0)
 print(util.get_temp_dir(), semaphore._semlock.name, flush=True)
 os.killpg(0, signal.SIGKILL)
+"""
+# Its server ends before it does, and outlives it.
+LEFT = """
+import os, time
+from veldt.runtime.fork_server.socket_folder import remove_if_left
+if os.fork() == 0:
+    os.close(1), os.close(2)
+    remove_if_left(f"{{os.getppid()}}:{}")
+    os._exit(0)
+time.sleep(0.5)
+os._exit(0)
 """
 
 
@@ -46,6 +58,17 @@ def test_what_a_killed_process_group_has_left(tmp_path_factory: pytest.TempPathF
     assert Path(folder).parent == temporary and Path(folder).is_dir() and semaphore.exists()
     remove_orphans(temporary)
     assert not Path(folder).exists() and not semaphore.exists()
+
+
+def test_a_server_removes_the_folder_of_a_process_that_is_about_to_end(tmp_path: Path) -> None:
+    """A killed process has closed its files a moment before it is gone."""
+    folder = tmp_path / "pymp-x"
+    folder.mkdir()
+    begun = time.monotonic()
+    assert ended(LEFT.format(folder), tmp_path).returncode == 0
+    while folder.exists():
+        assert time.monotonic() < begun + 10
+        time.sleep(0.01)
 
 
 def test_sockets_are_in_tmp_where_the_temporary_directory_has_a_long_path(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from multiprocessing import util
 from pathlib import Path
@@ -23,6 +24,7 @@ _VARIABLE, _PREFIX = "VELDT_SERVER_FOLDER", "pymp-"
 # 103 on some systems.
 _LONGEST = 70
 _SHORT = Path("/tmp")
+_PARENT_ENDS_S = 3.0
 _maker: int | None = None  # the process that made the folder, which processes forked from it share
 
 
@@ -76,8 +78,14 @@ def own_folder() -> str:
 def remove_if_left(known: str) -> None:
     """Called at the end of a server: removes the folder if the process that started the server is gone.
 
-    Otherwise that process removes it, and would fail if it were gone.
+    Otherwise that process removes it, and would fail if it were gone. A process that is killed is the parent for a
+    moment after its end of the connection was closed, by which the server knows of its end.
     """
     starter, _, folder = known.partition(":")
-    if folder and starter != str(os.getppid()) and Path(folder).name.startswith(_PREFIX):
+    if not Path(folder).name.startswith(_PREFIX):
+        return
+    end = time.monotonic() + _PARENT_ENDS_S
+    while starter == str(os.getppid()) and os.path.exists(folder) and time.monotonic() < end:
+        time.sleep(0.01)
+    if starter != str(os.getppid()):
         shutil.rmtree(folder, ignore_errors=True)
