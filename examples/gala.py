@@ -26,7 +26,6 @@ from veldt.learning.snapshot import Groups
 from veldt.recipes import RECIPES, Recipe, Sourced
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.devices import flush_denormals
-from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
 from veldt.setting_metadata import Range, Unit
 from veldt.systems.planning.run_plan import RunPlan
@@ -92,7 +91,6 @@ def run_gala_learner(
     control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, own: Weights, neighbour: Weights
 ) -> None:
     """Entry point of a learner's process: samples and learns until it is asked to stop."""
-    may_have_children()
     GalaLearner(control, plan.placed(control.peers), rate_limiter, own, neighbour).run()
 
 

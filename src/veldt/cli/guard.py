@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable
 
 from veldt.runtime import activity
-from veldt.runtime.endings import NO_MORE_PROCESSES, end_with
+from veldt.runtime.descendants import adopt_orphans, end_descendants
+from veldt.runtime.endings import NO_MORE_PROCESSES, end_with, own_forks
 
 # Signals that a user may send to the parent alone, whose process id is the one that the shell shows.
 _REQUESTS = (
@@ -35,6 +36,8 @@ _REQUESTS = (
 )
 _CAUGHT = (*_REQUESTS, signal.SIGCONT, signal.SIGCHLD)
 _BOTH_S = 0.3  # within this time, a signal that was sent to both processes has reached the child, too
+# For processes of the run whose parent was killed: they end by themselves, and what an environment has started may not.
+_GRACE_S = 3.0
 _LOOK_MS = 1000  # the child is looked at this often, also without a signal
 _INTERRUPTED = 130
 
@@ -72,6 +75,7 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     parent_pipe, parent_end = os.pipe()
     # No signal may be delivered before each process has its own handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _CAUGHT)
+    adopt_orphans()
     try:
         child = os.fork()
     except OSError as error:
@@ -83,6 +87,7 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
         os.close(received)
         os.close(parent_end)
         end_with(parent_pipe)
+        own_forks()
         os.set_blocking(report_received, False)
         signal.set_wakeup_fd(report_received, warn_on_full_buffer=False)
         activity.share(memory)
@@ -90,7 +95,9 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     os.close(report_received)
     os.close(parent_pipe)
     asked, status = _Waiting(child, received).until_ended(before)
-    return _result(memory, asked, os.waitstatus_to_exitcode(status), arguments)
+    code = _result(memory, asked, os.waitstatus_to_exitcode(status), arguments)
+    end_descendants(_GRACE_S)
+    return code
 
 
 def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> int:

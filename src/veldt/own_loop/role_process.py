@@ -20,7 +20,6 @@ from veldt.own_loop.messages import Logged, Returned, StopAll
 from veldt.own_loop.piece import Piece, Users, edges_of
 from veldt.own_loop.values import packed
 from veldt.runtime.devices import flush_denormals
-from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 
@@ -128,7 +127,6 @@ class OwnPlan:
 @flush_denormals()
 def run_own_function(control: Control, plan: OwnPlan, **edges: Any) -> None:
     """Entry point of the user's roles."""
-    may_have_children()
     torch.set_num_threads(plan.threads)
     process = RoleProcess(control, plan.role, plan.index, plan.count)
     with own_errors():

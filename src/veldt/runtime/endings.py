@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -14,6 +15,8 @@ NO_MORE_PROCESSES = (
     "the system lets this user start no further process or thread: raise its limit (ulimit -u, or the container's "
     "limit of processes), end other programs, or use fewer processes"
 )
+
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def how_it_ended(code: int) -> str:
@@ -47,3 +50,36 @@ def end_with(parent_pipe: int) -> None:
             os._exit(1)
 
         threading.Thread(target=watch, daemon=True, name="exit-with-parent").start()
+
+
+def own_forks() -> None:
+    """Prepares the processes that an environment forks from this process: they end with it, however it ends (on Linux).
+
+    They do not have its handlers of signals, with which `terminate` would not end them. Ctrl-C is for this process.
+    """
+    read, write = os.pipe()
+    mask: set[signal.Signals] = (
+        set()
+    )  # of the thread that forks, which holds the interpreter's lock meanwhile
+
+    def before() -> None:
+        # A signal that comes before the handlers are replaced would be lost.
+        mask[:] = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+
+    def after() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def in_child() -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in _ENDINGS:
+            signal.signal(number, signal.SIG_DFL)
+        after()
+        if hasattr(fcntl, "F_SETSIG"):
+            with contextlib.suppress(OSError):  # it is closed in a fork of a fork
+                os.close(write)
+            # Opened again, because the process to signal belongs to what was opened, which forks share. The kernel's
+            # signal for the end of a parent would also come when only the thread ends that has forked.
+            end_with(os.open(f"/proc/self/fd/{read}", os.O_RDONLY))
+
+    os.register_at_fork(before=before, after_in_parent=after, after_in_child=in_child)

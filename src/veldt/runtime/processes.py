@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.runtime.endings import end_with, how_it_ended
+from veldt.runtime.endings import end_with, how_it_ended, own_forks
 from veldt.runtime.fork_server import server
 from veldt.runtime.fork_server.server import ENDINGS, end_servers, forkserver
 from veldt.runtime.process_state import StopClock, stopped_too_long
@@ -55,7 +55,11 @@ def _run_until_parent_ends(parent_pipe: Connection, target: Callable[..., None],
     arguments would kill the child.
     """
     end_with(parent_pipe.fileno())
+    own_forks()
     name_process(multiprocessing.current_process().name)
+    # `multiprocessing` forbids children to daemon processes. veldt's end with their parent, however it ends, and an
+    # environment with processes of its own must not depend on where it is.
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     _reseed()
     target(*args)
 
@@ -69,12 +73,6 @@ def _reseed() -> None:
     np.random.seed()  # noqa: NPY002
     if (torch := sys.modules.get("torch")) is not None:
         torch.default_generator.seed()
-
-
-def may_have_children() -> None:
-    """Called in a child that starts processes of its own; they end with it, however it ends."""
-    # `multiprocessing` forbids this to daemon processes, because their children would be left behind.
-    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
 
 
 def name_process(name: str) -> None:
@@ -235,7 +233,6 @@ __all__ = [
     "end_servers",
     "forkserver",
     "leave_signals_to_parent",
-    "may_have_children",
     "name_process",
     "unlink_names",
 ]

@@ -19,6 +19,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 from veldt.errors import VeldtError
+from veldt.runtime.descendants import kill_below
 from veldt.runtime.endings import NO_MORE_CODE, NO_MORE_PROCESSES, how_it_ended
 from veldt.runtime.fork_server.safe_path import safe_path
 from veldt.runtime.fork_server.socket_folder import folder_known
@@ -126,7 +127,8 @@ def end_servers() -> None:
     by themselves, a server that still imports only seconds later. Does nothing in a process that has not started them.
     """
     if _server._forkserver_pid is not None and _is_child(_server._forkserver_pid):
-        os.kill(_server._forkserver_pid, signal.SIGKILL)  # it has nothing to clean up
+        kill_below(_server._forkserver_pid)
+        os.kill(_server._forkserver_pid, signal.SIGKILL)  # it has nothing else to clean up
         _await_end(_server._forkserver_pid)
         _forget()
     if _tracker._pid is not None and _is_child(_tracker._pid):

@@ -12,22 +12,18 @@ is killed instead, the kernel ends the processes that it started.)
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import sys
 import threading
 import time
 
-import psutil
-
+from veldt.runtime.descendants import adopt_orphans, end_descendants
 from veldt.runtime.on_ray.settings import WORKER_NICENESS, on_loopback, quiet
 from veldt.runtime.processes import GLOO_ON_LOOPBACK
 
 # The nice value of the session's autogroup on Linux: a third of the usual weight.
 _SESSION_NICENESS = 5
-_PR_SET_CHILD_SUBREAPER = 36
-_KILL_S = 5.0  # until nothing is left below this process
 _TRIES = 20  # Linux allows one change per 100 ms in the whole system
 
 
@@ -51,7 +47,7 @@ def _stand_back() -> None:
 def main(cpus: int, gpus: int, store_bytes: int, directory: str) -> None:
     address_output = os.dup(1)
     os.dup2(2, 1)  # Ray's own output goes to standard error
-    _adopt_orphans()
+    adopt_orphans()
     # From the beginning: the run may be killed while Ray is being started.
     closed = threading.Thread(
         target=_end_with_the_run, args=(directory,), daemon=True, name="end-with-the-run"
@@ -90,28 +86,8 @@ def _end_with_the_run(directory: str) -> None:
 
 
 def _end(directory: str) -> None:
-    _kill_descendants()
+    end_descendants()
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def _adopt_orphans() -> None:
-    """Makes this process the parent of every process below it whose own parent ends, where the system can."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _kill_descendants() -> None:
-    """Kills all processes below this one, also those that are being started or were stopped by a signal."""
-    end = time.monotonic() + _KILL_S
-    while (family := psutil.Process().children(recursive=True)) and time.monotonic() < end:
-        for process in family:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(family, timeout=0.1)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:  # those that were adopted
-                pass
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from veldt.learning.snapshot import Groups
 from veldt.networks.flat import FlatParameters
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.devices import flush_denormals
-from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import evaluators, sampler_learner_deadline_s, weights_edge
@@ -109,7 +108,6 @@ def run_asynchronous_learner(
     weights: Weights | None = None,
 ) -> None:
     """Entry point of the role: samples and learns until it is asked to stop."""
-    may_have_children()
     _AsynchronousLearner(control, plan.placed(control.peers), rate_limiter, store, weights).run()
 
 

@@ -19,7 +19,6 @@ from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.devices import flush_denormals
-from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
 from veldt.systems.gorila.server_optimiser import ServerOptimiser
 from veldt.systems.roles.independent_learner import IndependentPlan, IndependentSamplerLearner
@@ -35,7 +34,6 @@ def run_gorila_worker(
     parts: Sequence[Weights],
 ) -> None:
     """Entry point: samples and learns until it is asked to stop. The edges are those to all shards, and from them."""
-    may_have_children()
     _GorilaWorker(control, plan.placed(control.peers), rate_limiter, gradients, parts).run()
 
 

@@ -22,7 +22,6 @@ from veldt.learning.snapshot import Groups
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals, nth_device
-from veldt.runtime.processes import may_have_children
 from veldt.runtime.roles import Control
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.digests import config_digests, weights_digest
@@ -113,7 +112,6 @@ def run_synchronous_learner(
     control: Control, plan: SynchronousPlan, rate_limiter: RateLimiter, weights: Weights | None = None
 ) -> None:
     """Entry point of the role in a process of its own: samples and learns until it is asked to stop."""
-    may_have_children()
     SynchronousLearner(control, plan.placed(control.peers), rate_limiter, weights).run()
 
 
