@@ -49,10 +49,12 @@ class FinishedRun:
 
     @cached_property
     def episodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The step at the end of each episode and its finite raw return, float64 [E] each, in the order of steps."""
-        pairs = np.array([(one.step, one.score) for one in read_episodes(self.path)], np.float64).reshape(
-            -1, 2
-        )
+        """The step at the end of each episode that counts, and its finite raw return, in the order of steps.
+
+        float64 [E] each.
+        """
+        counted = [(one.step, one.score) for one in read_episodes(self.path) if one.counts]
+        pairs = np.array(counted, np.float64).reshape(-1, 2)
         pairs = pairs[np.isfinite(pairs[:, 1])]
         pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
         return pairs[:, 0], pairs[:, 1]

@@ -101,8 +101,8 @@ class Monitor:
         self._reset_steps += reset_steps
         self._restarts_here = restarts
 
-    def record_episode(self, episode: Episode, seed: int) -> None:
-        """Records a finished episode; `seed` is the one its reset was given."""
+    def record_episode(self, episode: Episode, seed: int, counts: bool) -> None:
+        """Records a finished episode; its reset was given `seed`, and it `counts` for the mean return or not."""
         self._interval_episodes.append(episode)
         self._episodes.append(
             env=episode.env_index,
@@ -113,6 +113,7 @@ class Monitor:
             score=episode.episode_return,
             actions=episode.actions,
             prefix=episode.prefix,
+            counts=counts,
         )
 
     def record_updates(
@@ -285,7 +286,7 @@ class Monitor:
             "rollout/interval_length_mean": float(np.mean([episode.length for episode in episodes]))
             if episodes
             else None,
-            "train/policy_lag_mean": self._interval_lag / max(self._update_count, 1),
+            "train/policy_lag_mean": self._interval_lag / self._update_count if self._update_count else None,
             "train/policy_lag_min": min(self._interval_lags, default=None),
             "train/policy_lag_max": max(self._interval_lags, default=None),
             "rollout/reset_steps": self._reset_steps,
@@ -305,8 +306,9 @@ class Monitor:
     def _interval_stages(self) -> dict[str, float]:
         """Seconds by stage since the last row."""
         now, before = self._stage_seconds(), self._stages_logged
-        self._stages_logged = now
-        # (Another process may report its time late and in large amounts.)
+        # Another process may report its time late and in large amounts: what was logged as waiting meanwhile is not
+        # logged once more, so that the rows add up to the time of the run.
+        self._stages_logged = {stage: max(now[stage], before[stage]) for stage in STAGES}
         return {f"time/{stage}_seconds": max(0.0, now[stage] - before[stage]) for stage in STAGES}
 
     def _shares(self) -> dict[str, float]:
