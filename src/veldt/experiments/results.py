@@ -37,7 +37,11 @@ class FinishedRun:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        return read_metrics(self.path)
+        """The rows of metrics, without damaged ones: each has a finite `step` and finite `seconds`."""
+        rows = read_metrics(self.path)
+        return [
+            row for row in rows if all(np.isfinite(as_float(row.get(key))) for key in ("step", "seconds"))
+        ]
 
     @cached_property
     def layers(self) -> list[str]:
@@ -61,12 +65,14 @@ class FinishedRun:
 
     @property
     def steps(self) -> int:
-        return int(self.summary.get("steps", 0))
+        steps = as_float(self.summary.get("steps"))
+        return int(steps) if np.isfinite(steps) else 0
 
     @property
     def seconds(self) -> float:
         """Seconds of training; 0 if unknown."""
-        return as_float(self.summary.get("seconds", 0.0))
+        seconds = as_float(self.summary.get("seconds"))
+        return seconds if np.isfinite(seconds) else 0.0
 
     @property
     def speed(self) -> float:
