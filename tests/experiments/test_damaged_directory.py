@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,3 +60,13 @@ def test_damaged_rows_and_results_of_a_run_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text('{"reason": "steps", "steps": [1], "seconds": null}')
     run = FinishedRun(TRAINING, tmp_path)
     assert (run.steps, run.seconds, run.metric("train/loss"), float(run.seconds_at(5))) == (0, 0.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("words", ["experiment --list", "tune ppo --env CartPole-v1 --trials 1"])
+def test_a_missing_matplotlib_is_named_with_its_command(words: str, tmp_path: Path) -> None:
+    code = f"import sys; sys.modules['matplotlib'] = None; from veldt.cli import main; sys.exit(main({words.split()}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "veldt: figures need the package matplotlib: pip install matplotlib\n" in done.stderr
+    assert done.returncode == 2 and not list(tmp_path.iterdir())
