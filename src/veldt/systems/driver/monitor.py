@@ -14,6 +14,7 @@ from veldt.config.plan_digest import plan_digest
 from veldt.config.train_config import TrainConfig
 from veldt.errors import diverged
 from veldt.evaluation.evaluator import Evaluation
+from veldt.formatting import counted
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
@@ -182,8 +183,9 @@ class Monitor:
             self.note(f"evaluation at step {self.steps:,}: no episode ended in {steps:,} steps", "evaluation")
             return
         scores = np.array(result.scores)
+        played = counted(len(scores), "episode", "episodes")
         self.note(
-            f"evaluation at step {self.steps:,}: {len(scores)} episodes, raw return {scores.mean():,.1f} "
+            f"evaluation at step {self.steps:,}: {played}, raw return {scores.mean():,.1f} "
             f"± {scores.std():,.1f} (min {scores.min():,.0f}, max {scores.max():,.0f})",
             kind="evaluation",
         )
