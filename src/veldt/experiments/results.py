@@ -180,10 +180,10 @@ def mean_line(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns (x, mean, low, high), [K] each, of curves (x, y), without empty ones, where all have a point."""
     known = [(x, y) for x, y in curves if len(x)]
-    if not known:
+    start, end = max((x[0] for x, _ in known), default=0.0), min((x[-1] for x, _ in known), default=-1.0)
+    if end < start:
         return tuple(np.empty((4, 0)))  # type: ignore[return-value]
-    start, end = max(x[0] for x, _ in known), min(x[-1] for x, _ in known)
-    grid = np.linspace(start, max(end, start), _BINS)
+    grid = np.linspace(start, end, _BINS)
     values = np.stack([np.interp(grid, x, y) for x, y in known])
     low = high = np.full(_BINS, np.nan)  # a single curve has no interval
     if len(values) > 1:
