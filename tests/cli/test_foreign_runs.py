@@ -225,6 +225,8 @@ def test_a_trusted_run(mine: Path, refused: Any, capsys: pytest.CaptureFixture[s
     assert veldt.load(mine, trust=True).act([0.0, 0.1, 0.0, 0.1]) in (0, 1)
     main(["evaluate", str(mine), "--trust", "--episodes", "2"])
     assert "2 episodes, raw return" in capsys.readouterr().out
+    main(["evaluate", str(mine), "--trust", "--episodes", "1"])
+    assert ": 1 episode, raw return" in capsys.readouterr().out
     assert "the network mine:network" in refused("evaluate", str(mine), "--env", "mine:make")
     assert "the environment mine:make" in refused("evaluate", str(mine), "--network", "mine:network")
     assert lines() == []

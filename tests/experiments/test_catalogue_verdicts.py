@@ -368,6 +368,8 @@ def test_a_mean_line_is_where_all_curves_are_and_a_single_one_has_no_interval() 
     x, y, low, high = mean_line([second])
     assert (x[0], x[-1]) == (5.0, 20.0) and (y == 7.0).all() and np.isnan([low, high]).all()
     assert all(len(one) == 0 for one in mean_line([nothing]))
+    apart = [(np.array([1.0, 2.0]), np.array([5.0, 5.0])), (np.array([3.0, 4.0]), np.array([9.0, 9.0]))]
+    assert [len(part) for part in mean_line(apart)] == [0, 0, 0, 0], "no value of one beside one of the other"
 
 
 def test_a_raw_score_is_the_inverse_of_a_normalised_one() -> None:

@@ -12,6 +12,9 @@ import pytest
 
 from veldt.cli import main
 from veldt.errors import UsageError
+from veldt.experiments.catalogue import EXPERIMENTS
+from veldt.experiments.experiment import Request, Training
+from veldt.experiments.results import FinishedRun
 from veldt.report import write_report
 from veldt.report.aggregates import methods_on_all
 from veldt.report.curves import STEPS, TITLES, time_axis
@@ -181,6 +184,23 @@ def test_episodes_of_one_rollout_are_one_point(tmp_path: Path) -> None:
     x, y = loaded(run)[0].mean_returns()
     np.testing.assert_array_equal(x, [100, 200])
     np.testing.assert_allclose(y, [2.0, 3.0])
+
+
+def test_episodes_that_do_not_count_are_in_no_curve_and_no_time_to_a_score(tmp_path: Path) -> None:
+    """As those of Ape-X's actors with a large ε: the score of a run is the mean return of the others."""
+    run = make_run(tmp_path, "a", [50.0] * 100)
+    log = EpisodeLog(run.path)
+    for episode in range(100):
+        zeros = np.zeros(5, np.uint8)
+        log.append(env=1, episode=episode, seed=1, step=5, length=5, score=0.0, actions=zeros, counts=False)
+    log.close()
+    (data,) = loaded(run)
+    assert set(data.mean_returns()[1]) == {50.0} == set(data.single_returns()[1])
+    assert data.steps_to(50.0) == 1000
+    job = EXPERIMENTS["epsilons"].jobs(Request("small", 1, ("CartPole-v1",)))[0]
+    assert isinstance(job, Training)
+    finished = FinishedRun(job, run.path)
+    assert len(finished.episodes[0]) == 100 and finished.score == 50.0
 
 
 def test_rows_continue_a_log_that_ends_before_them(tmp_path: Path) -> None:

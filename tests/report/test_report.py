@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
@@ -12,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
 from veldt.report import write_report
 from veldt.report.charts import Line, clipped, line_chart
 from veldt.report.data import RunData, on_common_grid, smoothed
 from veldt.report.groups import grouped
 from veldt.report.state import state_of
+from veldt.runs import files
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.loggers.metrics_file import MetricsFile
 
@@ -288,6 +290,18 @@ def test_a_missing_matplotlib_is_named_with_its_command(
     run = make_run(tmp_path, "mine", rows=3)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match="reports need the package matplotlib: pip install matplotlib"):
+        write_report([run.path], tmp_path / "report.html")
+
+
+def test_a_report_that_does_not_fit_asks_for_no_new_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = make_run(tmp_path, "mine", rows=3)
+    monkeypatch.setattr(files, "write_all", full)
+    with pytest.raises(VeldtError, match=r"the disk is full .*; make room .*, then write the report again$"):
         write_report([run.path], tmp_path / "report.html")
 
 

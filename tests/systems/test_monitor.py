@@ -23,13 +23,16 @@ from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
 
-def started(recipe: str, path: Path) -> tuple[Monitor, RunDirectory, LoggerGroup]:
+def started(
+    recipe: str, path: Path, clock: StageClock | None = None
+) -> tuple[Monitor, RunDirectory, LoggerGroup]:
     config = with_settings(find(recipe).config("CartPole-v1"), {"log_every": 0.0})
     directory = RunDirectory.create(path, "run")
     loggers = LoggerGroup(directory.path)
     callbacks = CallbackGroup((), CallbackContext(directory.path, {}, loggers))
     recording = Recording(Progress("", 100), loggers, callbacks)
-    return Monitor(config, directory, ReturnTracker(), StageClock(), recording, 1, None), directory, loggers
+    monitor = Monitor(config, directory, ReturnTracker(), clock or StageClock(), recording, 1, None)
+    return monitor, directory, loggers
 
 
 def test_a_warning_of_the_algorithm_s_settings_is_shown_once(tmp_path: Path) -> None:
@@ -58,7 +61,7 @@ def test_a_row_averages_the_metrics_since_the_row_before(tmp_path: Path) -> None
         [row.get(f"train/policy_lag_{name}") for name in ("min", "mean", "max")]
         for row in metrics(directory.path)
     ]
-    assert lags == [[1.0, 5.0, 14.0], [4.0, 4.0, 4.0], [None, 0.0, None]]
+    assert lags == [[1.0, 5.0, 14.0], [4.0, 4.0, 4.0], [None, None, None]]
     assert [row.get("train/loss") for row in metrics(directory.path)] == [3.0, 1.0, None]
 
 
@@ -79,3 +82,25 @@ def test_a_row_has_the_cores_and_the_memory_of_the_run_s_processes(tmp_path: Pat
         used * 0.8 <= rows[1]["system/cores"] * seconds <= 2.2 * seconds
     )  # one core by each of the two processes
     assert rows[1]["system/memory_bytes"] > rows[0]["system/memory_bytes"] > 1e7
+
+
+def test_the_waiting_time_of_all_rows_is_that_of_the_run(tmp_path: Path) -> None:
+    """A process that reports its time late must not have it counted as waiting, too."""
+    clock = StageClock()
+    monitor, directory, loggers = started("ppo", tmp_path, clock)
+    for _ in range(4):
+        for late in (0.0, 0.1):
+            time.sleep(0.05)
+            clock.seconds["simulate"] += late
+            monitor.log(0.1, 0, {})
+    monitor.close()
+    loggers.close()
+    rows = metrics(directory.path)
+    spent = sum(
+        value
+        for row in rows
+        for name, value in row.items()
+        if name.startswith("time/") and name.endswith("_seconds")
+    )
+    # At most what was waited before the first report is too much.
+    assert spent <= rows[-1]["seconds"] + 0.06

@@ -38,7 +38,7 @@ def write_starts_file(path: Path, arrays: Mapping[str, np.ndarray], manifest: Ma
     ordered = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     plain = strict_json.plain({"format": FORMAT, **manifest})
     header = {_KEY: json.dumps(plain | {"sha256": _checksum(ordered, plain)})}
-    write_atomically(path, save(ordered, metadata=header), "the starts")
+    write_atomically(path, save(ordered, metadata=header), "the starts", "record them again")
 
 
 def read_starts_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

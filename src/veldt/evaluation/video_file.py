@@ -82,7 +82,7 @@ def write_video(frames: Iterable[np.ndarray], path: Path, fps: float) -> Path:
         # The encoder scales, so that the pipe transfers small frames.
         "-vf", f"scale={width * factor}:{height * factor}:flags=neighbor,{after}", *encoder,
     ]  # fmt: skip
-    with explained("the video", path):
+    with explained("the video", path, "record it again"):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.stem}.{os.getpid()}.partial{path.suffix}")
         os.close(open_new(partial))  # the encoder would follow a link

@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from veldt.errors import UsageError
 from veldt.experiments.results import FinishedRun, Results, mean_curve, mean_line
 from veldt.formatting import counted
+
+try:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+except ImportError as error:  # veldt was installed without what it depends on
+    raise UsageError("figures need the package matplotlib: pip install matplotlib") from error
 
 _WIDTH, _HEIGHT = 4.6, 3.3  # inches of a chart
 _MOST_IN_A_ROW = 3

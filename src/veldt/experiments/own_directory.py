@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from veldt.errors import UsageError
 from veldt.runs import strict_json
 from veldt.runs.files import explained, read_file, write_atomically
+from veldt.runs.own_files import open_in_place
 
 AGAIN = "give the same command again (what is done is kept)"  # what to do when there is room on the disk
 _LOCK = "lock"
@@ -59,7 +61,7 @@ class OwnDirectory:
                 f"--out {self.root} has files ({foreign[0]}) and is no {self._noun}: name a new directory for this one"
             )
         with explained("the lock", self.root / _LOCK, AGAIN):
-            self._lock = (self.root / _LOCK).open("a")
+            self._lock = os.fdopen(open_in_place(self.root / _LOCK, os.O_WRONLY), "w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -89,9 +91,13 @@ class OwnDirectory:
             write_atomically(self._path, asked, f"the settings of the {self._noun}", AGAIN)
 
     def read_json(self, path: Path) -> dict[str, Any]:
-        """Returns the JSON object in a file of this directory. UsageError if it holds none."""
+        """Returns the JSON object in a file of this directory. UsageError if it holds none, or cannot be read."""
         try:
             value = strict_json.loads(read_file(path))
+        except OSError as error:
+            raise UsageError(
+                f"{path} cannot be read ({error.strerror}): remove it, or name another directory by --out"
+            ) from error
         except ValueError as error:
             raise UsageError(
                 f"{path} is damaged ({error}): remove it, or name another directory by --out"

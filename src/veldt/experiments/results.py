@@ -37,7 +37,11 @@ class FinishedRun:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        return read_metrics(self.path)
+        """The rows of metrics, without damaged ones: each has a finite `step` and finite `seconds`."""
+        rows = read_metrics(self.path)
+        return [
+            row for row in rows if all(np.isfinite(as_float(row.get(key))) for key in ("step", "seconds"))
+        ]
 
     @cached_property
     def layers(self) -> list[str]:
@@ -49,22 +53,26 @@ class FinishedRun:
 
     @cached_property
     def episodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The step at the end of each episode and its finite raw return, float64 [E] each, in the order of steps."""
-        pairs = np.array([(one.step, one.score) for one in read_episodes(self.path)], np.float64).reshape(
-            -1, 2
-        )
+        """The step at the end of each episode that counts, and its finite raw return, in the order of steps.
+
+        float64 [E] each.
+        """
+        counted = [(one.step, one.score) for one in read_episodes(self.path) if one.counts]
+        pairs = np.array(counted, np.float64).reshape(-1, 2)
         pairs = pairs[np.isfinite(pairs[:, 1])]
         pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
         return pairs[:, 0], pairs[:, 1]
 
     @property
     def steps(self) -> int:
-        return int(self.summary.get("steps", 0))
+        steps = as_float(self.summary.get("steps"))
+        return int(steps) if np.isfinite(steps) else 0
 
     @property
     def seconds(self) -> float:
         """Seconds of training; 0 if unknown."""
-        return as_float(self.summary.get("seconds", 0.0))
+        seconds = as_float(self.summary.get("seconds"))
+        return seconds if np.isfinite(seconds) else 0.0
 
     @property
     def speed(self) -> float:
@@ -172,10 +180,10 @@ def mean_line(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns (x, mean, low, high), [K] each, of curves (x, y), without empty ones, where all have a point."""
     known = [(x, y) for x, y in curves if len(x)]
-    if not known:
+    start, end = max((x[0] for x, _ in known), default=0.0), min((x[-1] for x, _ in known), default=-1.0)
+    if end < start:
         return tuple(np.empty((4, 0)))  # type: ignore[return-value]
-    start, end = max(x[0] for x, _ in known), min(x[-1] for x, _ in known)
-    grid = np.linspace(start, max(end, start), _BINS)
+    grid = np.linspace(start, end, _BINS)
     values = np.stack([np.interp(grid, x, y) for x, y in known])
     low = high = np.full(_BINS, np.nan)  # a single curve has no interval
     if len(values) > 1:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import stat
 from pathlib import Path
 
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Training
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.runs.own_files import remove_own_tree
+from veldt.runs.own_files import refuse_other, remove_own_tree
 from veldt.runs.own_names import OF_RUN
 
 
@@ -31,7 +32,8 @@ def steps_left(training: Training, run: Path) -> int:
 
 def command_for_rest(training: Training, run: Path) -> list[str]:
     """Returns the command that does what is left of a training. VeldtError if its directory does not allow it."""
-    if not run.exists():
+    if not run.is_dir():
+        refuse_other(run, stat.S_IFDIR)
         return training.command(run)
     if RunDirectory(run).is_locked():
         raise VeldtError(f"{run} is still being trained by another process: wait for it, or end it")

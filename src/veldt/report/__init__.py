@@ -43,7 +43,7 @@ def write_report(runs: Sequence[Path], out: Path, score: float | None = None) ->
         _check_score(score, loaded)
     html = render(loaded, out, score)
     # A setting may hold letters that have no place in UTF-8: parts of a path that is in no encoding, for example.
-    write_atomically(out, html.encode(errors="replace"), "the report")
+    write_atomically(out, html.encode(errors="replace"), "the report", "write the report again")
     return out
 
 

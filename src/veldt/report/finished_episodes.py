@@ -15,7 +15,10 @@ _LARGEST = 1e100  # no environment's return is larger, and sums of larger ones m
 
 @dataclass(frozen=True)
 class FinishedEpisodes:
-    """float64 [episodes] each, in the order of their ends: agent steps of the run at the end, return, agent steps."""
+    """float64 [episodes] each, in the order of their ends: agent steps of the run at the end, return, agent steps.
+
+    Of the episodes that count for the run's mean return: not those of envs that explore much, where others play for it.
+    """
 
     step: np.ndarray
     score: np.ndarray
@@ -28,7 +31,7 @@ class FinishedEpisodes:
         Skips episodes whose return is not finite or absurdly large, and lines that veldt did not write as they are.
         Raises UsageError if the log cannot be read.
         """
-        rows = [(one.step, one.score, one.length) for one in read_episodes(directory)]
+        rows = [(one.step, one.score, one.length) for one in read_episodes(directory) if one.counts]
         table = np.array(rows, np.float64).reshape(-1, 3)
         table = table[(np.abs(table) < _LARGEST).all(axis=1)]
         table = table[np.argsort(table[:, 0], kind="stable")]

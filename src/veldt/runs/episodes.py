@@ -79,15 +79,19 @@ class EpisodeLog:
         score: float,
         actions: np.ndarray,
         prefix: int = 0,
+        counts: bool = True,
     ) -> None:
         """Adds a finished episode.
 
         `episode` is the episode's number in `env`, `seed` the seed of its reset, `step` the run's agent steps at its
         end, `length` its agent steps, `score` its sum of raw rewards. `actions` is [length, ...]; integers are stored
         in the smallest type that holds them, floats as they are. The first `prefix` of them are random start steps.
+        `counts` is whether it counts for the run's mean return.
         """
         row: dict[str, Any] = {"env": env, "episode": episode, "seed": seed, "step": step}
         row |= {"length": length, "score": score, "prefix": prefix, "offset": None}
+        if not counts:
+            row["counts"] = False
         stored = smallest(actions)
         offset = self._actions.size + len(self._new_actions)
         if offset + stored.nbytes <= self._limit_bytes:
@@ -143,6 +147,7 @@ class EpisodeRecord:
     score: float
     prefix: int
     kept: bool
+    counts: bool
     _path: Path
     _offset: int
     _dtype: str
@@ -212,7 +217,14 @@ def _record(path: Path, row: dict[str, Any]) -> EpisodeRecord | None:
     where: tuple[int, str, tuple[int, ...]] = (offset, dtype, tuple(shape)) if kept else (0, "uint8", (0,))
     fields: dict[str, Any] = counts
     return EpisodeRecord(
-        **fields, score=score, kept=kept, _path=path, _offset=where[0], _dtype=where[1], _shape=where[2]
+        **fields,
+        score=score,
+        kept=kept,
+        counts=row.get("counts") is not False,
+        _path=path,
+        _offset=where[0],
+        _dtype=where[1],
+        _shape=where[2],
     )
 
 

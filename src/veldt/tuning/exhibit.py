@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING
 
 from veldt.experiments.figures import Drawing, Exhibit, Line, Table, charts, lines
 from veldt.experiments.results import FinishedRun
@@ -15,6 +14,9 @@ from veldt.tuning.request import TuneRequest
 from veldt.tuning.search import best_first
 from veldt.tuning.space import Interval, Space, text_of
 from veldt.tuning.study import State, Trial
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 BEST = 5  # trials whose learning curves are drawn
 

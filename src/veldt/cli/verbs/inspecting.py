@@ -18,6 +18,7 @@ from veldt.cli.run_code import RunCode
 from veldt.cli.verbs.training import ATARI, add_settings, parse_kwargs, peek
 from veldt.errors import UsageError, did_you_mean
 from veldt.evaluation.foreign_names import OF_EVALUATE, OF_WATCH, answer
+from veldt.formatting import counted
 from veldt.setting_metadata import flag
 
 if TYPE_CHECKING:
@@ -195,9 +196,10 @@ def evaluate(arguments: list[str]) -> str:
     if asked.json:
         more = {} if asked.starts is None else {"starts": str(asked.starts)}
         return json.dumps(metrics | more | {"scores": result.scores})
-    episodes = "episodes" if asked.starts is None else f"episodes from {asked.starts}"
+    played = counted(len(scores), "episode", "episodes")
+    played += "" if asked.starts is None else f" from {asked.starts}"
     return (
-        f"{asked.run} at step {agent.step:,}: {len(scores)} {episodes}, raw return {scores.mean():,.1f} "
+        f"{asked.run} at step {agent.step:,}: {played}, raw return {scores.mean():,.1f} "
         f"± {scores.std():,.1f} (min {scores.min():,.0f}, median {np.median(scores):,.0f}, max {scores.max():,.0f}), "
         f"mean length {metrics['ep_length_mean']:,.0f} steps"
     )

@@ -132,9 +132,10 @@ class MessageHandler:
         counted = []
         envs = self._config.envs.num_envs
         for episode, seed in zip(message.episodes, message.seeds, strict=True):
-            self._monitor.record_episode(episode, seed)
             is_evaluators = episode.env_index >= envs
-            if is_evaluators or (not self._has_evaluator and episode.env_index in self._scored_envs):
+            counts = is_evaluators or (not self._has_evaluator and episode.env_index in self._scored_envs)
+            self._monitor.record_episode(episode, seed, counts)
+            if counts:
                 counted.append(episode)
         self._scores.record(counted)
 

@@ -14,6 +14,7 @@ from veldt.config.plan_digest import plan_digest
 from veldt.config.train_config import TrainConfig
 from veldt.errors import diverged
 from veldt.evaluation.evaluator import Evaluation
+from veldt.formatting import counted
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
@@ -101,8 +102,8 @@ class Monitor:
         self._reset_steps += reset_steps
         self._restarts_here = restarts
 
-    def record_episode(self, episode: Episode, seed: int) -> None:
-        """Records a finished episode; `seed` is the one its reset was given."""
+    def record_episode(self, episode: Episode, seed: int, counts: bool) -> None:
+        """Records a finished episode; its reset was given `seed`, and it `counts` for the mean return or not."""
         self._interval_episodes.append(episode)
         self._episodes.append(
             env=episode.env_index,
@@ -113,6 +114,7 @@ class Monitor:
             score=episode.episode_return,
             actions=episode.actions,
             prefix=episode.prefix,
+            counts=counts,
         )
 
     def record_updates(
@@ -181,8 +183,9 @@ class Monitor:
             self.note(f"evaluation at step {self.steps:,}: no episode ended in {steps:,} steps", "evaluation")
             return
         scores = np.array(result.scores)
+        played = counted(len(scores), "episode", "episodes")
         self.note(
-            f"evaluation at step {self.steps:,}: {len(scores)} episodes, raw return {scores.mean():,.1f} "
+            f"evaluation at step {self.steps:,}: {played}, raw return {scores.mean():,.1f} "
             f"± {scores.std():,.1f} (min {scores.min():,.0f}, max {scores.max():,.0f})",
             kind="evaluation",
         )
@@ -285,7 +288,7 @@ class Monitor:
             "rollout/interval_length_mean": float(np.mean([episode.length for episode in episodes]))
             if episodes
             else None,
-            "train/policy_lag_mean": self._interval_lag / max(self._update_count, 1),
+            "train/policy_lag_mean": self._interval_lag / self._update_count if self._update_count else None,
             "train/policy_lag_min": min(self._interval_lags, default=None),
             "train/policy_lag_max": max(self._interval_lags, default=None),
             "rollout/reset_steps": self._reset_steps,
@@ -305,8 +308,9 @@ class Monitor:
     def _interval_stages(self) -> dict[str, float]:
         """Seconds by stage since the last row."""
         now, before = self._stage_seconds(), self._stages_logged
-        self._stages_logged = now
-        # (Another process may report its time late and in large amounts.)
+        # Another process may report its time late and in large amounts: what was logged as waiting meanwhile is not
+        # logged once more, so that the rows add up to the time of the run.
+        self._stages_logged = {stage: max(now[stage], before[stage]) for stage in STAGES}
         return {f"time/{stage}_seconds": max(0.0, now[stage] - before[stage]) for stage in STAGES}
 
     def _shares(self) -> dict[str, float]:
