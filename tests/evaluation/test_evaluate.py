@@ -121,3 +121,23 @@ def test_a_note_says_that_an_episode_does_not_end(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err.startswith(
         "note: an episode has 40,000 steps and goes on (0 of 2 have ended): if the environment ends none, give it a"
     )
+
+
+def test_the_network_computes_on_the_run_s_number_of_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More threads make a small network slower, beside other programs many times."""
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", steps=100, quiet=True, **SMALL)
+    seen: list[int] = []
+    agent = veldt.load(run.path)
+    choose = agent.choose
+    monkeypatch.setattr(
+        agent, "choose", lambda *given: seen.append(torch.get_num_threads()) or choose(*given)
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        veldt.evaluate(agent, episodes=1)
+        assert set(seen) == {1} and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
