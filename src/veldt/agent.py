@@ -66,6 +66,12 @@ def make_network(config: TrainConfig, spec: EnvSpec, own: OwnParts = NO_PARTS) -
             network = algorithm.network(build, _core_maker(parts, config.network.lstm))
         else:
             network = algorithm.network(build)
+    if not isinstance(network, torch.nn.Module) or next(network.parameters(), None) is None:
+        got = "a module without parameters" if isinstance(network, torch.nn.Module) else repr(network)
+        raise UsageError(
+            f"{algorithm.name}: {type(algorithm).__name__}.network returned {got}: it must return an nn.Module with "
+            "parameters"
+        )
     if config.network.normalise_observations:
         normaliser.put_in_front(network, spec)
     return network

@@ -125,6 +125,11 @@ def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:
                 f"{settings.__name__}"
             )
         if fields[name].default is dataclasses.MISSING:
+            if fields[name].default_factory is not dataclasses.MISSING:
+                raise UsageError(
+                    f"{setting} has a default_factory: give it a default value that cannot change, such as (1, 2) for "
+                    "tuple[int, ...]"
+                )
             raise UsageError(f"{setting} has no default value: give it one, since no recipe has to set it")
         if not set(_parts_of(hint)) <= _DESCRIBED.keys():
             raise UsageError(

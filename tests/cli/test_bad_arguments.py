@@ -99,6 +99,7 @@ WORDS = {
     "trian ppo": "no verb 'trian' (did you mean 'train'?): known are train, resume",
     "train": "which recipe? veldt train RECIPE --env ENV; known are a2c, a3c, ppo",
     "train --env CartPole-v1": "which recipe?",
+    "train --env CartPole-v1 ppo": "which recipe? the recipe comes before the flags: veldt train RECIPE --env ENV",
     "train pp --env CartPole-v1": "no recipe 'pp' (did you mean 'ppo'?)",
     "train ppo": "--env is missing: see `veldt train ppo --help`",
     "train ppo CartPole-v1": "'CartPole-v1' is one argument too many: give it as --env CartPole-v1 (see `veldt train",

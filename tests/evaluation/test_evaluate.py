@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 import veldt
 from run_state import SMALL
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
+from veldt.evaluation.evaluator import EvaluatedRows, play_until
 
 ATARI = {"num_envs": 3, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 25}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -108,3 +110,34 @@ def test_on_a_gpu(name: str, tmp_path: Path) -> None:
 def test_a_wrong_number_of_episodes_is_refused(episodes: int, tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match="--episodes is "):
         veldt.evaluate(tmp_path, episodes=episodes)
+
+
+def test_a_note_says_that_an_episode_does_not_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """An environment that ends none would be evaluated forever, without a word."""
+    lengths = itertools.count(10_000, 10_000)
+    rows = (EvaluatedRows([], np.zeros(2), np.array([32, next(lengths)])) for _ in range(9))
+    with pytest.raises(StopIteration):
+        play_until(rows, 2, lambda episode: True)
+    assert capsys.readouterr().err.startswith(
+        "note: an episode has 40,000 steps and goes on (0 of 2 have ended): if the environment ends none, give it a"
+    )
+
+
+def test_the_network_computes_on_the_run_s_number_of_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More threads make a small network slower, beside other programs many times."""
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", steps=100, quiet=True, **SMALL)
+    seen: list[int] = []
+    agent = veldt.load(run.path)
+    choose = agent.choose
+    monkeypatch.setattr(
+        agent, "choose", lambda *given: seen.append(torch.get_num_threads()) or choose(*given)
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        veldt.evaluate(agent, episodes=1)
+        assert set(seen) == {1} and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -71,6 +71,12 @@ class NotDecorated(PPOConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Factory(PPOConfig):
+    quantiles: list[int] = field(default_factory=list)
+    """Quantiles."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoDefault(PPOConfig):
     quantiles: int
 
@@ -121,6 +127,12 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
             r"'quantiles' of the algorithm mine is no field .* @dataclass\(frozen=True",
         ),
         ("mine", Mine, NoDefault, "'quantiles' of the algorithm mine has no default value"),
+        (
+            "mine",
+            Mine,
+            Factory,
+            "'quantiles' of the algorithm mine has a default_factory: give it a default value that",
+        ),
         ("mine", Mine, NoFlag, r"'quantiles' of the algorithm mine has the type .*, which cannot be a flag"),
         (
             "mine",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from veldt.agent import Agent
 from veldt.api.foreign_arguments import answers
 from veldt.api.loading import load_agent
@@ -17,6 +19,7 @@ from veldt.evaluation.starts import Starts, check_numbers, read_starts
 from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
 from veldt.networks.own import OwnParts
 from veldt.runs.directory import RunDirectory
+from veldt.runtime.cores import allowed_cores
 from veldt.runtime.usual_torch import usual_torch
 from veldt.setting_metadata import PATH, check_type, flag
 from veldt.user_code.attribution import naming_user_code
@@ -63,6 +66,15 @@ def load(
 
 
 def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Agent:
+    """Returns the agent of `run`. torch gets as many threads as the run acted with: a second one makes the computation
+    of small networks slower, many times beside other programs. `usual_torch` undoes it."""
+    agent = _loaded(run, best, choice, call)
+    if threads := agent.config.run.threads:
+        torch.set_num_threads(min(threads, len(allowed_cores())))
+    return agent
+
+
+def _loaded(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Agent:
     if not isinstance(run, Agent):
         return load_agent(run, best, choice, "cpu", call)
     if choice.is_made:

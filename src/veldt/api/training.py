@@ -54,7 +54,8 @@ def train(
 
     Args:
         recipe: "ppo", "rainbow", "ga3c", "gorila", "apex-dqn", "impala" or another; `veldt recipes` lists all.
-        env: a Gymnasium id, "module:function", or a callable that returns an env.
+        env: a Gymnasium id, "module:function", "module:Id-v0" for an id that the import of the module registers, or a
+            callable that returns an env.
         env_kwargs: keyword arguments for the function that makes the env; JSON values.
         network: a name, "module:function", or a callable that takes an observation's shape and returns an `nn.Module`
             from observations [N, ...] to float32 features [N, F].

@@ -1,4 +1,4 @@
-"""Makes an environment from a Gymnasium id, `module:function`, or a callable."""
+"""Makes an environment from a Gymnasium id, `module:function`, `module:Id-v0`, or a callable."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ import gymnasium
 
 from veldt.errors import EnvError, UsageError, as_error, described, did_you_mean
 from veldt.runtime.activity import running
-from veldt.user_code.import_path import load_function, name_of
+from veldt.user_code.import_path import load_function, load_named_module, name_of
 
 ATARI_PREFIX = "ALE/"
+_ID = re.compile(r"(?:[\w.-]+/)?[\w.-]+-v\d+")  # the id of an environment; no name of a function has a "-"
 _RENDERS = (
     "let it take the keyword argument `render_mode`, which is 'rgb_array' for a video, and render accordingly"
 )
@@ -29,8 +30,8 @@ class EnvSource:
     """How to make the environment, in any process.
 
     `name` is shown to the user and written into the run. `recipe` (cloudpickled, only ever sent to this run's own child
-    processes, never stored) makes the environment where the name alone cannot: for a callable, or an id registered by
-    the user's own script. Processes receive the factory, never an environment.
+    processes, never stored) makes the environment where the name alone cannot: for a callable, or an id, which the
+    user's own script may have registered. Processes receive the factory, never an environment.
     """
 
     name: str
@@ -70,9 +71,7 @@ class EnvSource:
 
     def _make(self, render: bool) -> Any:
         rendering = {"render_mode": "rgb_array"} if render else {}
-        if self.recipe is None and not (":" in self.name and not _registered(self.name)):
-            return _gymnasium_make(self.name, {**self.kwargs, **rendering})
-        made = cloudpickle.loads(self.recipe) if self.recipe else load_function(self.name, "environment")
+        made = cloudpickle.loads(self.recipe) if self.recipe else _load(self.name)
         if isinstance(made, gymnasium.envs.registration.EnvSpec):
             return _gymnasium_make(made, {**self.kwargs, **rendering})
         # A factory without this parameter may render by its own choice.
@@ -110,16 +109,28 @@ def _named(env: str, kwargs: Mapping[str, Any] | None) -> EnvSource:
                 "makes the environment, as module:function"
             )
     if ":" in env and not _registered(env):
-        function = load_function(env, "environment")
+        made = _load(env)
         # Child processes cannot import what the running script defines: the function is sent to them.
         by_script = env.startswith("__main__:")
-        return EnvSource(env, kwargs or {}, _pickled(function, env) if by_script else None)
+        return EnvSource(env, kwargs or {}, _pickled(made, env) if by_script else None)
     if not _registered(env):
         raise UsageError(_unknown(env))
-    spec = gymnasium.spec(env)
-    # Nor can they import an id that the script has registered: its specification is sent.
-    by_script = callable(spec.entry_point) or str(spec.entry_point).startswith("__main__:")
-    return EnvSource(env, kwargs or {}, _pickled(_by_value(spec), env) if by_script else None)
+    # Nor do they know an id that the script, or a module which it imports, has registered: its specification is sent.
+    return EnvSource(env, kwargs or {}, _pickled(_by_value(gymnasium.spec(env)), env))
+
+
+def _load(name: str) -> Callable[..., Any] | gymnasium.envs.registration.EnvSpec:
+    """Returns what `module:function` names, or the specification that `module:Id-v0` names, as for `gymnasium.make`."""
+    module, _, registered = name.partition(":")
+    if not _ID.fullmatch(registered) or not all(part.isidentifier() for part in module.split(".")):
+        return load_function(name, "environment")
+    load_named_module(module, name, "environment")
+    if not _registered(registered):
+        raise UsageError(
+            f"no environment '{name}': module '{module}' registers no '{registered}'"
+            f"{did_you_mean(registered, gymnasium.registry)}"
+        )
+    return _by_value(gymnasium.spec(registered))
 
 
 def _pickled(env: Any, name: str) -> bytes:
@@ -153,9 +164,10 @@ def imported_module(env: str, kwargs: Mapping[str, Any]) -> str | None:
 
 
 def _by_value(spec: gymnasium.envs.registration.EnvSpec) -> gymnasium.envs.registration.EnvSpec:
-    if isinstance(spec.entry_point, str):
+    module, _, name = str(spec.entry_point).partition(":")
+    if module == "__main__":
         spec = copy.deepcopy(spec)
-        spec.entry_point = getattr(sys.modules["__main__"], str(spec.entry_point).partition(":")[2])
+        spec.entry_point = getattr(sys.modules[module], name)
     return spec
 
 
@@ -196,18 +208,15 @@ def _takes(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _gymnasium_make(
-    env: str | gymnasium.envs.registration.EnvSpec, kwargs: Mapping[str, Any]
+    spec: gymnasium.envs.registration.EnvSpec, kwargs: Mapping[str, Any]
 ) -> gymnasium.Env[Any, Any]:
-    name = env if isinstance(env, str) else env.id
-    if name.startswith(ATARI_PREFIX):
-        _register_atari(name)
+    if spec.id.startswith(ATARI_PREFIX):
+        _register_atari(spec.id)
     try:
         # Gymnasium's own checker costs more than a small environment's step; the stepper does the necessary checks.
-        return gymnasium.make(env, disable_env_checker=True, **kwargs)
+        return gymnasium.make(spec, disable_env_checker=True, **kwargs)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise UsageError(f"{name} needs a package that is not installed: {error}") from None
-    except gymnasium.error.UnregisteredEnv:
-        raise UsageError(_unknown(name)) from None
+        raise UsageError(f"{spec.id} needs a package that is not installed: {error}") from None
 
 
 def _unknown(env: str) -> str:
@@ -215,7 +224,10 @@ def _unknown(env: str) -> str:
     native = _native_game(env)
     known = (name for name in gymnasium.registry if _native_game(name) in (None, name))
     hint = f" (did you mean '{native}'?)" if native else did_you_mean(env, known)
-    return f"no environment '{env}'{hint}: give a Gymnasium id, such as CartPole-v1 or ALE/Pong-v5, or module:function"
+    return (
+        f"no environment '{env}'{hint}: give a Gymnasium id, such as CartPole-v1 or ALE/Pong-v5 (module:Id-v0, if the "
+        "import of a module registers it), or module:function"
+    )
 
 
 def _native_game(env: str) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.observations import slot_observations
 
 _ROWS = 32  # steps between checks for finished episodes
+_LONG = 30_000  # steps of an episode; one of Atari has at most 27,000
+_LONG_S = 30.0  # without a finished episode
 _WIDTH = 4  # maximum number of envs in an evaluation by steps: each plays one episode too many
 
 
@@ -72,10 +76,20 @@ def whole_episodes(agent: Agent, episodes: int, *, seed: int, greedy: bool) -> l
 def play_until(
     rows: Iterator[EvaluatedRows], num_episodes: int, counts: Callable[[Episode], bool]
 ) -> list[Episode]:
-    """Plays until this many episodes count. Returns these, ordered by start."""
+    """Plays until this many episodes count. Returns these, ordered by start. A note says so if an episode is long."""
     played: list[Episode] = []
+    is_noted, began = False, time.monotonic()
     while len(played) < num_episodes:
-        played += filter(counts, next(rows).finished)
+        chunk = next(rows)
+        played += filter(counts, chunk.finished)
+        steps = int(chunk.length_B.max())
+        if not is_noted and (steps > _LONG or (not played and time.monotonic() - began > _LONG_S)):
+            is_noted = True
+            print(
+                f"note: an episode has {steps:,} steps and goes on ({len(played)} of {num_episodes} have ended): if "
+                "the environment ends none, give it a time limit (gymnasium.wrappers.TimeLimit)",
+                file=sys.stderr,
+            )
     return _in_order(played)
 
 

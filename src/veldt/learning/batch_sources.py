@@ -16,6 +16,7 @@ from veldt.envs.seeding import REPLAY, SHUFFLE, derive_seed
 from veldt.envs.trajectory import Trajectory
 from veldt.exchange.gradients import GradientEdge
 from veldt.learning.batch_memory import BatchMemory
+from veldt.learning.checked_loss import required_priority
 from veldt.learning.normalisation import RewardNormaliser
 from veldt.learning.replay_batches import Noise, to_transitions, with_global_weights
 from veldt.replay.batch import batch_layouts
@@ -185,9 +186,10 @@ class ReplaySource:
         self.buffer.append(self._slot)
 
     def update_priorities(self, priority: Tensor | None) -> None:
-        if priority is not None and self._config.replay == "prioritised":
+        if self._config.replay == "prioritised":
+            given_N = required_priority(priority, self._algorithm)
             with self._clock("replay"):
-                self.buffer.update(self._batch.key_N, priority.cpu().numpy())
+                self.buffer.update(self._batch.key_N, given_N.cpu().numpy())
 
     def refill(self, steps: int) -> int:
         """Restarts with an empty replay buffer in mid-run. Learning pauses for the steps returned, as at the start."""

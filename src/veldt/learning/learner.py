@@ -13,6 +13,7 @@ from veldt.algorithms.base import Algorithm, Forward, Loss
 from veldt.errors import CheckpointError, UsageError, diverged
 from veldt.exchange.gradients import GradientEdge
 from veldt.functional.updates import clip_by_norm
+from veldt.learning.checked_loss import checked_loss
 from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.optimiser import GroupedRule, LocalOptimiser, Optimiser
 from veldt.learning.targets import TargetNetworks
@@ -86,9 +87,9 @@ class Learner:
         due = self._groups.due(self._updates + 1)
         self._diagnostics.before_backward(
             batch,
-            lambda half: self._backward(self._algorithm.losses(self._forward, half, progress, due), due),
+            lambda half: self._backward(self._loss(half, progress, due), due),
         )
-        loss = self._algorithm.losses(self._forward, batch, progress, due)
+        loss = self._loss(batch, progress, due)
         self._backward(loss, due)
         measured = self._diagnostics.after_backward()
         gradient_P = self._parameters.gradient
@@ -103,6 +104,9 @@ class Learner:
         self._updated_version = max(before, self.version - 1)
         self._move_targets()
         return loss._replace(metrics=loss.metrics | self._diagnostics.after_update())
+
+    def _loss(self, batch: Any, progress: float, due: Sequence[str]) -> Loss:
+        return checked_loss(self._algorithm.losses(self._forward, batch, progress, due), self._algorithm)
 
     def _backward(self, loss: Loss, due: Sequence[str]) -> None:
         if loss.by_group is None:

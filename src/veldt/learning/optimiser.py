@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol
 
 import torch
@@ -84,11 +85,17 @@ class GroupedRule:
 
     def rates(self, due: Sequence[str], progress: float, learning_rate: float) -> dict[str, float]:
         """Returns the learning rate of each group in `due`; `learning_rate` is that of groups without their own."""
-        return {
+        rates = {
             group.name: learning_rate if group.learning_rate is None else group.learning_rate(progress)
             for group in self.groups
             if group.name in due
         }
+        for name, rate in rates.items():
+            if not isinstance(rate, Real):
+                raise UsageError(
+                    f"the learning rate of the parameter group {name} is {rate!r}: `learning_rate` must return a number"
+                )
+        return rates
 
     def state(self, parameters_P: Tensor) -> dict[str, Tensor]:
         """Returns the initial state: accumulators float32 [P], and counters []."""

@@ -24,9 +24,9 @@ from veldt.algorithms.rollout import Observation, RecurrentRollout, Rollout, boo
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.trajectory import STEP_FLAGS
-from veldt.errors import diverged
 from veldt.networks.recurrent import RecurrentState
 from veldt.runtime.devices import to_device
+from veldt.sampling.acted import checked_act, checked_noise
 from veldt.sampling.observations import slot_observations
 from veldt.tracking.stage_clock import StageClock
 
@@ -117,7 +117,8 @@ class Sampler:
         step_T = np.arange(self.phase * rows, (self.phase + 1) * rows)
         env_B = np.arange(self._first, self._first + width)
         noise = uniform(self._run_seed, ACTION, env_B, step_T, self._noise_width)
-        return to_device(self._algorithm.prepare_noise(torch.from_numpy(noise), steps), self._device)
+        prepared = self._algorithm.prepare_noise(torch.from_numpy(noise), steps)
+        return to_device(checked_noise(prepared, (rows, width), self._algorithm), self._device)
 
     def _act(self, group: int, t: int, noise_TBK: Tensor) -> None:
         part = self._envs.groups[group]
@@ -127,8 +128,9 @@ class Sampler:
             forward = self._forward
             if self._is_recurrent:
                 forward = self._recurrent_state.at(part, self.trajectory.episode_step[t, part])
-            action, extras = self._policy(forward, observation, noise_TBK[t, part])
-            self.trajectory.action[t, part] = check_actions(action)
+            returned = self._policy(forward, observation, noise_TBK[t, part])
+            action, extras = checked_act(returned, self.trajectory.action[t, part], self._algorithm)
+            self.trajectory.action[t, part] = action
             self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):
             self._envs.step(group, t)
@@ -188,11 +190,3 @@ def _rotating_cores(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
         yield lambda: os.sched_setaffinity(0, {next(turns)})
     finally:
         os.sched_setaffinity(0, before)
-
-
-def check_actions(action: Tensor) -> np.ndarray:
-    """Converts a policy's actions to numpy. Raises VeldtError if they are not finite."""
-    chosen = action.cpu().numpy()
-    if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
-        raise diverged("the policy's actions are not finite", lower="--learning-rate")
-    return chosen

@@ -116,6 +116,11 @@ def _find(error: BaseException) -> tuple[list[_Part], str] | None:
         function = message["name"] or message["abstract"]
         if parts := _defining([part for part in _parts.values() if part.packages], function):
             return parts, function
+    # Nor has an attribute that the object lacks, as where its constructor does not call that of the base class.
+    if isinstance(error, AttributeError):
+        lacking = type(error.obj).__qualname__
+        if parts := _defining([part for part in _parts.values() if part.packages], lacking):
+            return parts, lacking
     return None
 
 

@@ -26,12 +26,7 @@ def load_function(name: str, what: str) -> Callable[..., Any]:
         UsageError: the module or the function does not exist. Errors of the module's own code pass through.
     """
     module_name, attribute = split_name(name, what)
-    try:
-        module = load_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise
-        raise no_module(name, what) from None
+    module = load_named_module(module_name, name, what)
     function = getattr(module, attribute, None)
     if not callable(function):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
@@ -61,6 +56,20 @@ def load_module(name: str) -> ModuleType:
         sys.path.insert(0, cwd)
     with users_torch:
         return importlib.import_module(name)
+
+
+def load_named_module(module: str, name: str, what: str) -> ModuleType:
+    """Imports the module of `name`, as `load_module` does; `what` as for `load_function`.
+
+    Raises:
+        UsageError: there is no such module. Errors of the module's own code pass through.
+    """
+    try:
+        return load_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise no_module(name, what) from None
 
 
 def split_name(name: str, what: str) -> tuple[str, str]:

@@ -49,7 +49,7 @@ class Launch:
     """The environment, and where the run is written."""
 
     env: str
-    """A Gymnasium id (CartPole-v1, ALE/Pong-v5) or module:function."""
+    """A Gymnasium id (CartPole-v1, ALE/Pong-v5), module:function, or module:Id-v0 (an id that the module registers)."""
     env_kwargs: str = "{}"
     """Keyword arguments of the environment, as a JSON object."""
     algorithm: str | None = None
@@ -97,7 +97,8 @@ def train(arguments: list[str]) -> str:
                 subsequent_indent="  ",
             )
             return TRAIN_HELP.format(names=names, of_papers=of_papers)
-        raise UsageError(f"which recipe? veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
+        where = "the recipe comes before the flags: " if arguments else ""
+        raise UsageError(f"which recipe? {where}veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
     recipe, rest = find(arguments[0]), arguments[1:]
     env = peek(rest, "env")
     draft = recipe.draft(env or ATARI, peek(rest, "algorithm"))

@@ -35,7 +35,7 @@ from veldt.networks.recurrent import RecurrentForward
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals, to_device
 from veldt.runtime.roles import Control
-from veldt.sampling.sampler import check_actions
+from veldt.sampling.acted import checked_act
 from veldt.systems.ga3c.rollout_queue import RolloutQueue
 from veldt.systems.ga3c.thread_tuning import ThreadTuning
 from veldt.systems.ga3c.worker_pool import WorkerPool
@@ -156,9 +156,10 @@ class Model(LearnerRole):
             forward = recurrent = RecurrentForward(
                 self._forward, inputs["recurrent_state"], inputs["begins"].unsqueeze(0)
             )
-        action, outputs = self._algorithm.act(forward, self._observation(inputs), inputs["noise"])
+        returned = self._algorithm.act(forward, self._observation(inputs), inputs["noise"])
         answers = self._server.answers
-        answers["action"][agent_R], answers["version"][agent_R] = check_actions(action), version
+        action, outputs = checked_act(returned, answers["action"][agent_R], self._algorithm)
+        answers["action"][agent_R], answers["version"][agent_R] = action, version
         for name in answers.keys() & outputs.keys():
             answers[name][agent_R] = outputs[name].cpu().numpy()
         if recurrent is not None:

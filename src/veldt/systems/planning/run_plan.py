@@ -240,7 +240,7 @@ def make_run_plan(request: RunRequest) -> RunPlan:
         config.run.precision,
         config.run.threads,
     )
-    horizon = algorithm.horizon(config.phase_width)
+    horizon = _horizon(algorithm, config.phase_width)
     decisions = (*describe(config, chosen, horizon, accelerators), *why_device, *arithmetic.reasons)
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
     may_change_threads = (
@@ -251,6 +251,17 @@ def make_run_plan(request: RunRequest) -> RunPlan:
         and "threads" not in {**request.given_before, **request.given}
     )
     return RunPlan(config, source, spec, chosen, device, own, decisions, request.given, may_change_threads)
+
+
+def _horizon(algorithm: Algorithm, width: int) -> int:
+    """Returns the algorithm's horizon. UsageError if it is no number of steps, as one of the user's own may be."""
+    horizon = algorithm.horizon(width)
+    if not isinstance(horizon, int) or horizon < 1:
+        raise UsageError(
+            f"{algorithm.name}: {type(algorithm).__name__}.horizon({width}) returned {horizon!r}: it must be a whole "
+            "number of steps, 1 or more"
+        )
+    return horizon
 
 
 def planned_device(name: str, make_network: Callable[[], Network]) -> tuple[torch.device, tuple[str, ...]]:

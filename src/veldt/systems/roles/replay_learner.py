@@ -12,6 +12,7 @@ from veldt.envs.seeding import REPLAY, derive_seed
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEnds, ReplayIn
 from veldt.exchange.weights import Weights
+from veldt.learning.checked_loss import required_priority
 from veldt.learning.replay_batches import Noise, ReplayBatches, to_transitions
 from veldt.replay.batch import ReplayBatch
 from veldt.runtime.devices import flush_denormals
@@ -95,8 +96,9 @@ class ReplayLearner(LearnerRole):
         self.publish()
         with self._clock("replay"):
             priority_N = None
-            if loss.priority is not None and self._is_prioritised:
-                priority_N = loss.priority.cpu().numpy().astype(np.float64)
+            if self._is_prioritised:
+                given_N = required_priority(loss.priority, self._off_policy)
+                priority_N = given_N.cpu().numpy().astype(np.float64)
             self._client.give_back(priority_N)
 
     def _waive_backlog_if_starved(self) -> None:

@@ -1,0 +1,65 @@
+"""Checks what an algorithm's `loss` or `losses` returns: an algorithm of the user's own may return anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from torch import Tensor
+
+from veldt.algorithms.base import Algorithm, Loss
+from veldt.errors import UsageError
+
+
+def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
+    """Returns the loss that the algorithm has returned, without synchronising with the device.
+
+    Raises:
+        UsageError: it is no `Loss`, not a single number, or depends on no parameter; or a metric is not a number.
+    """
+    if not isinstance(returned, Loss):
+        got = f"a tensor {list(returned.shape)}" if isinstance(returned, Tensor) else type(returned).__name__
+        raise _wrong(algorithm, f"returned {got}", "return veldt.algorithms.base.Loss(total, metrics)")
+    total, metrics, priority = returned.total, returned.metrics, returned.priority
+    if not isinstance(total, Tensor) or total.ndim:
+        got = (
+            f"the shape {list(total.shape)}" if isinstance(total, Tensor) else f"type {type(total).__name__}"
+        )
+        raise _wrong(algorithm, f"returned a loss of {got}", "it must be a tensor [], such as a mean")
+    if returned.by_group is None and not total.requires_grad:
+        raise _wrong(
+            algorithm,
+            "returned a loss that depends on no parameter",
+            "compute it from `forward`, without torch.no_grad() and detach()",
+        )
+    if not isinstance(metrics, Mapping):
+        raise _wrong(algorithm, f"returned metrics of type {type(metrics).__name__}", "return a dictionary")
+    for name, value in metrics.items():
+        if value.numel() != 1 if isinstance(value, Tensor) else not isinstance(value, Real):
+            got = f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
+            raise _wrong(algorithm, f"returned the metric {name!r} as {got}", "it must be a number")
+    if priority is not None and not (isinstance(priority, Tensor) and priority.ndim == 1):
+        got = f"a tensor {list(priority.shape)}" if isinstance(priority, Tensor) else type(priority).__name__
+        raise _wrong(algorithm, f"returned priorities as {got}", "return a tensor [N], one for each row")
+    if any(isinstance(value, Tensor) and value.requires_grad for value in metrics.values()):
+        plain = {
+            name: value.detach() if isinstance(value, Tensor) else value for name, value in metrics.items()
+        }
+        return returned._replace(metrics=plain)
+    return returned
+
+
+def required_priority(priority: Tensor | None, algorithm: Algorithm) -> Tensor:
+    """Returns the rows' new priorities, for prioritised replay. UsageError if the algorithm has returned none."""
+    if priority is None:
+        raise _wrong(
+            algorithm,
+            "returned no priorities, and --replay is prioritised",
+            "return a tensor [N], one for each row, as Loss(total, metrics, priority), or take --replay uniform",
+        )
+    return priority
+
+
+def _wrong(algorithm: Algorithm, what: str, mend: str) -> UsageError:
+    return UsageError(f"{algorithm.name}: the loss of {type(algorithm).__name__} {what}: {mend}")

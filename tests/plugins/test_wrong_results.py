@@ -1,0 +1,152 @@
+"""An algorithm of the user's own that returns something of another kind is refused in one sentence that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import veldt
+from run_state import SMALL, SMALL_REPLAYED
+from veldt.algorithms.base import Loss
+from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.ppo import PPO, PPOConfig
+from veldt.algorithms.registry import ALGORITHMS
+from veldt.errors import PluginError, UsageError
+from veldt.recipes import RECIPES, Recipe
+from veldt.user_code import attribution
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """Removes what a test has registered."""
+    registries: Any = (ALGORITHMS, RECIPES)
+    before = [(dict(each), {name: each._origins[name] for name in each}) for each in registries]
+    recorded = dict(attribution._parts)
+    yield
+    for registry, (parts, origins) in zip(registries, before, strict=True):
+        registry._parts, registry._origins = parts, origins
+    attribution._parts.clear()
+    attribution._parts.update(recorded)
+
+
+def train(algorithm: type[Any], config: type[Any], run: Path, **settings: Any) -> None:
+    veldt.register_algorithm("mine", algorithm, config)
+    veldt.register_recipe(Recipe("mine", "mine", "synchronous", "Mine", atari={}, small={}))
+    small = SMALL if config is PPOConfig else SMALL_REPLAYED
+    given = small | {"env_backend": "in-process", "steps": 300, "quiet": True} | settings
+    veldt.train("mine", env="CartPole-v1", run_dir=run, **given)
+
+
+def refused(run: Path, match: str, **members: Any) -> None:
+    """Trains PPO with other members, and expects the sentence."""
+    with pytest.raises(UsageError, match=match):
+        train(type("Mine", (PPO,), members), PPOConfig, run)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda action, extras: action,
+            r"returned int64 \[4\] for 4 observations: .* a tensor \[4\] of whole",
+        ),
+        (lambda action, extras: (action, extras, 0), "returned a tuple of 3 for 4 observations"),
+        (lambda action, extras: (action.float(), extras), r"returned actions of float32 \[4\]"),
+        (lambda action, extras: (action[:, None], extras), r"returned actions of int64 \[4, 1\]"),
+        (lambda action, extras: (action.numpy(), extras), "returned actions of type ndarray"),
+        (lambda action, extras: (action, None), "returned extras of type NoneType"),
+        (
+            lambda action, extras: (action, extras | {"mine": torch.zeros(1)}),
+            r"returned the extra 'mine' of float32 \[1\]",
+        ),
+    ],
+)
+def test_actions(change: Any, sentence: str, tmp_path: Path) -> None:
+    """Numbers of another kind would be rounded, and a single row broadcast to all envs, without a word."""
+
+    def act(self: Any, forward: Any, observation: Any, noise: Any) -> Any:
+        return change(*PPO.act(self, forward, observation, noise))
+
+    refused(tmp_path / "run", f"^mine: Mine.act {sentence}", act=act)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda loss: loss.total, r"returned a tensor \[\]: return veldt.algorithms.base.Loss"),
+        (lambda loss: Loss(loss.total.expand(3), {}), r"returned a loss of the shape \[3\]"),
+        (lambda loss: Loss(loss.total.detach(), {}), "returned a loss that depends on no parameter"),
+        (lambda loss: Loss(loss.total, None), "returned metrics of type NoneType"),  # type: ignore[arg-type]
+        (lambda loss: Loss(loss.total, {"mine": "x"}), "returned the metric 'mine' as 'x'"),  # type: ignore[dict-item]
+        (
+            lambda loss: Loss(loss.total, {"mine": torch.zeros(3)}),
+            r"returned the metric 'mine' as a tensor \[3\]",
+        ),
+        (lambda loss: Loss(loss.total, {}, torch.zeros(4, 1)), r"returned priorities as a tensor \[4, 1\]"),
+    ],
+)
+def test_losses(change: Any, sentence: str, tmp_path: Path) -> None:
+    def loss(self: Any, forward: Any, batch: Any, progress: float) -> Any:
+        return change(PPO.loss(self, forward, batch, progress))
+
+    refused(tmp_path / "run", f"^mine: the loss of Mine {sentence}", loss=loss)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_metric_may_have_a_gradient_or_be_a_plain_number(tmp_path: Path) -> None:
+    def loss(self: Any, forward: Any, batch: Any, progress: float) -> Any:
+        computed = PPO.loss(self, forward, batch, progress)
+        return computed._replace(metrics={"mine": computed.total, "half": 0.5})
+
+    train(type("Mine", (PPO,), {"loss": loss}), PPOConfig, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("member", "returned", "sentence"),
+    [
+        ("horizon", 0, r"^mine: Mine.horizon\(4\) returned 0: it must be a whole number"),
+        ("horizon", 2.5, "returned 2.5"),
+        ("network", None, "^mine: Mine.network returned None: it must return an nn.Module"),
+        ("network", torch.nn.Identity(), "returned a module without parameters"),
+        (
+            "prepare_noise",
+            None,
+            r"Mine.prepare_noise returned type NoneType for uniform numbers \[16, 4, 'K'\]",
+        ),
+        ("learning_rate", None, "learning rate of the parameter group all is None"),
+    ],
+)
+def test_other_members(member: str, returned: Any, sentence: str, tmp_path: Path) -> None:
+    """Without a learning rate the parameters would not move."""
+    refused(tmp_path / "run", sentence, **{member: lambda *arguments: returned})
+
+
+@pytest.mark.parametrize("replay", ["uniform", "prioritised"])
+def test_prioritised_replay_needs_priorities(replay: str, tmp_path: Path) -> None:
+    def loss(self: Any, forward: Any, batch: Any, progress: float) -> Any:
+        return DQN.loss(self, forward, batch, progress)._replace(priority=None)
+
+    def run() -> None:
+        train(type("Mine", (DQN,), {"loss": loss}), DQNConfig, tmp_path / "run", replay=replay)
+
+    if replay == "uniform":
+        run()
+    else:
+        with pytest.raises(UsageError, match="returned no priorities, and --replay is prioritised"):
+            run()
+
+
+class NoBase(DQN):
+    def __init__(self, config: Any, action: Any) -> None:
+        self._actions = action.sizes[0]
+
+
+def test_a_constructor_that_does_not_call_that_of_the_base_class(tmp_path: Path) -> None:
+    with pytest.raises(
+        PluginError, match=r"'mine' \(module .*\) raised in NoBase: AttributeError: 'NoBase' object has"
+    ):
+        train(NoBase, DQNConfig, tmp_path / "run")
