@@ -101,6 +101,11 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, or its type where it has none: libraries' messages may be long."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 _DIVERGED = "training has diverged"
 
 

@@ -15,8 +15,7 @@ import torch._inductor
 from torch import Tensor
 
 from veldt.errors import UsageError, VeldtError, described
-from veldt.runs.export_files import write_export_file
-from veldt.runs.files import read_file
+from veldt.runs.files import read_file, write_new_file
 
 _LONGEST = 4 << 30  # bytes of a file; it has the weights in it
 
@@ -62,7 +61,7 @@ def write_compiled(program: torch.export.ExportedProgram, path: Path) -> None:
                 "--torch-export"
             ) from error
         content = read_file(Path(made), _LONGEST)
-    write_export_file(path, content)
+    write_new_file(path, content)
 
 
 def load_compiled(path: Path) -> Callable[[Sequence[Tensor]], list[Tensor]]:

@@ -20,7 +20,8 @@ from veldt.exporting.card import model_card
 from veldt.exporting.raw_observations import GraphArray
 from veldt.exporting.stored_export import export_config
 from veldt.runs import strict_json
-from veldt.runs.export_files import new_export, write_export_file
+from veldt.runs.export_files import new_export
+from veldt.runs.files import write_new_file
 from veldt.runs.own_names import CARD, CONFIG, GRAPHS, VIDEO, WEIGHTS
 from veldt.runs.tensor_file import write_tensors
 
@@ -69,10 +70,10 @@ def write_export(
         no_video = _write_video(agent, folder / VIDEO, facts) if video else _NOT_ASKED
         weights = {"sha256": digest, "size": size}
         values = export_config(agent, run, facts, weights, arrays)
-        write_export_file(folder / CONFIG, (strict_json.dumps(values, indent=2) + "\n").encode())
+        write_new_file(folder / CONFIG, (strict_json.dumps(values, indent=2) + "\n").encode())
         names = [name for name in (WEIGHTS, CONFIG, VIDEO, *GRAPHS) if (folder / name).exists()]
         card = model_card(agent, run, facts, names, no_video, arrays)
-        write_export_file(folder / CARD, card.encode())
+        write_new_file(folder / CARD, card.encode())
     return Export(out, [CARD, *names], facts["mean"], no_video, differences)
 
 

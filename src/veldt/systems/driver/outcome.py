@@ -63,8 +63,9 @@ def stop_on_signals(text: str = _STOPPING) -> Iterator[threading.Event]:
             if now - requested_at > _AT_ONCE_AFTER:
                 raise KeyboardInterrupt
             return
-        event.set()
+        # In this order: another signal may interrupt this handler between any two instructions.
         requested_at = now
+        event.set()
         # Not `print`: this handler may have interrupted one. The terminal may be closed.
         with contextlib.suppress(OSError):
             os.write(2, text.encode())

@@ -45,9 +45,8 @@ _SILENT_S = 4.0  # without a heartbeat, after which a role then counts as one th
 _LAST_PARTS_S = 20.0  # for a last checkpoint when the run has failed
 _PARTS_S = 300.0  # for all parts of a checkpoint to arrive
 
-StartRoles = Callable[
-    [Graph], tuple[RunningRoles, dict[str, Any]]
-]  # makes what runs a graph; not yet started
+# Makes what runs a graph, not yet started, and the edges.
+StartRoles = Callable[[Graph], tuple[RunningRoles, dict[str, Any]]]
 
 
 @dataclass(frozen=True)

@@ -270,7 +270,7 @@ def _update_rows(config: TrainConfig, algorithm: Algorithm) -> int:
 
 
 def _refuse_too_large(spec: EnvSpec, rows: int) -> None:
-    """Raises UsageError if an update's observations are sure not to fit into memory: torch has words of its own."""
+    """Raises UsageError if an update's observations are sure not to fit into memory: torch's error names no setting."""
     fields = spec.observation.values()
     needed = rows * sum(math.prod(field.network_shape) * np.dtype(field.dtype).itemsize for field in fields)
     if needed > _SURELY_FITS and needed > (available := available_memory()):

@@ -90,7 +90,7 @@ class GroupContext:
 
 @dataclass(frozen=True)
 class PhaseCounts:
-    """Counts of one phase: env steps, reset steps, and the episodes that ended."""
+    """Env steps and reset steps of one phase, the episodes that ended, and the learning rate of its updates."""
 
     steps: int
     reset_steps: int
@@ -112,7 +112,7 @@ class SamplerLearner:
         worker_rank: its rank.
         clock: adds up the time spent per stage.
         archive: directory of the replay buffer in checkpoints, if they include it.
-        ties: its connections to the others.
+        context: its connections to the others.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class SamplerLearner:
         clock: StageClock,
         archive: Path | None,
         note: ShowNote,
-        ties: GroupContext = GroupContext(),
+        context: GroupContext = GroupContext(),
     ) -> None:
         disable_malloc_trim()
         config = run_plan.config
         self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
-        self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
+        self._note, self._edge, self._schedule = note, context.edge, context.schedule
         self.thread_choice: ThreadChoice | None = None
         if run_plan.training_threads is not None:
             measure = run_plan.time_threads if run_plan.may_change_threads else None
@@ -136,9 +136,8 @@ class SamplerLearner:
             )
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
-        self._sharing = (
-            worker_rank.world_size if worker_rank.is_synchronised else 1
-        )  # ranks that share a batch
+        # Ranks that share a batch.
+        self._sharing = worker_rank.world_size if worker_rank.is_synchronised else 1
         self.first = worker_rank.rank * self._width
         self.algorithm = run_plan.algorithm()
         if worker_rank.world_size > 1:
@@ -151,15 +150,15 @@ class SamplerLearner:
             run_plan.network,
             lambda network: run_plan.forward(network, note),
         )
-        optimiser = ties.optimiser(self.algorithm, self.parameters)
+        optimiser = context.optimiser(self.algorithm, self.parameters)
         self.learner = Learner(
             self.algorithm,
             forward,
             self.parameters,
-            ties.edge,
+            context.edge,
             targets,
             optimiser,
-            ties.version_of,
+            context.version_of,
             Diagnostics(self.parameters, config.run.log_norms, config.run.log_saturation),
         )
         settings = StepperSettings(
@@ -186,7 +185,7 @@ class SamplerLearner:
                 threads=run_plan.inference_threads,
                 cores=run_plan.inference_cores,
                 first=self.first,
-                heartbeat=ties.heartbeat,
+                heartbeat=context.heartbeat,
             )
             self.experience = self._make_experience(forward, targets.forwards)
             self.archive = None
