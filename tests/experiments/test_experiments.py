@@ -190,9 +190,9 @@ def test_what_runs_ends_with_the_command_however_it_ends(tmp_path: Path) -> None
     code = (
         "import sys, time, tempfile, os\n"
         "from veldt.experiments.owned_process import OwnedProcess\n"
-        "said = tempfile.TemporaryFile()\n"
+        "output = tempfile.TemporaryFile()\n"
         "sleeps = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
-        "both = [OwnedProcess(sleeps, said, said) for _ in range(2)]\n"
+        "both = [OwnedProcess(sleeps, output, output) for _ in range(2)]\n"
         "print(*[one._process.pid for one in both], flush=True)\n"
         "time.sleep(60)\n"
     )

@@ -67,15 +67,15 @@ def test_what_a_damaged_environment_failed_is_tried_again(tmp_path: Path) -> Non
 def test_a_run_is_followed_row_by_row(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     watch = Watch(path, "score", 200)
-    assert watch.look() == {} and watch.share == 0
+    assert watch.new_scores() == {} and watch.share == 0
     path.write_text('{"step": 5}\n{"step": 20, "score": 1.0}\n{"step": 35, "sc')
-    assert watch.look() == {2: 1.0} and (watch.share, watch.score) == (0.1, 1.0)
+    assert watch.new_scores() == {2: 1.0} and (watch.share, watch.score) == (0.1, 1.0)
     with path.open("a") as file:
         file.write('ore": 2.0}\n{"step": 36, "score": "NaN"}\n{"step": 50, "score": 3.0}\n')
-    assert watch.look() == {3: 1.0, 4: 2.0, 5: 3.0} and watch.score == 3.0
+    assert watch.new_scores() == {3: 1.0, 4: 2.0, 5: 3.0} and watch.score == 3.0
     (tmp_path / "new").write_text('{"step": 20, "score": 1.0}\n{"step": 60, "score": 4.0}\n')
     (tmp_path / "new").replace(path)  # as when a run is resumed from an earlier checkpoint
-    assert watch.look() == {6: 4.0} and watch.share == 0.3
+    assert watch.new_scores() == {6: 4.0} and watch.share == 0.3
 
 
 def test_without_a_terminal_running_trials_have_lines(monkeypatch: pytest.MonkeyPatch) -> None:

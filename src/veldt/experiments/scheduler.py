@@ -12,7 +12,7 @@ from veldt.experiments.side_by_side import Ended, SideBySide
 from veldt.experiments.workspace import Workspace
 from veldt.runs.files import says_full
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Scheduler:
                 if self._running.is_idle:
                     break
                 self._show(self.progress)
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
                 self._collect()
         except BaseException:
             self._running.interrupt_all()

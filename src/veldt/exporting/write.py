@@ -13,7 +13,7 @@ import numpy as np
 
 from veldt.agent import Agent
 from veldt.errors import EnvError, UsageError
-from veldt.evaluation.played_frames import draw_without_screen, frames_per_second, not_drawn, played_frames
+from veldt.evaluation.played_frames import draw_without_screen, not_drawn, played_frames
 from veldt.evaluation.rendered_env import RenderedEnv
 from veldt.evaluation.video_file import write_video
 from veldt.exporting.card import model_card
@@ -108,7 +108,7 @@ def _write_video(agent: Agent, path: Path, facts: Mapping[str, Any]) -> str | No
         return str(error)
     except EnvError as error:
         return _drawing_failed(agent, error)
-    fps = frames_per_second(agent)
+    fps = rendered.steps_per_second
     try:
         frames = played_frames(agent, rendered, facts["seed"], facts["greedy"], [])
         write_video(islice(frames, int(_LONGEST_VIDEO * fps)), path, fps)

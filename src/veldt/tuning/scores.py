@@ -60,7 +60,7 @@ class Watch:
         self.share, self.part = 0.0, 0
         self.score: float | None = None
 
-    def look(self) -> dict[int, float]:
+    def new_scores(self) -> dict[int, float]:
         """Reads the new rows; returns the score at the end of each part that has passed, where it had one."""
         scores: dict[int, float] = {}
         for row in self._new_rows():
@@ -81,9 +81,8 @@ class Watch:
     def _new_rows(self) -> Iterator[dict[str, Any]]:
         try:
             with open_to_read(self._path) as file:
-                if (
-                    inode := os.fstat(file.fileno()).st_ino
-                ) != self._inode:  # the first look, or rows were removed
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._inode:  # first opened now, or replaced by a file without the removed rows
                     self._inode, self._position = inode, 0
                 file.seek(self._position)
                 lines, ending, _ = file.read().rpartition(b"\n")

@@ -34,13 +34,13 @@ class Screen(LiveView):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._said_at = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def show(self, running: Sequence[Shown]) -> None:
         """Draws the table of the running trials; without a terminal, prints a line for each once a minute."""
-        if self.draw(lambda: _table(running)) or time.monotonic() - self._said_at < _LINES_S:
+        if self.draw(lambda: _table(running)) or time.monotonic() - self._printed_at < _LINES_S:
             return
-        self._said_at = time.monotonic()
+        self._printed_at = time.monotonic()
         for one in running:
             score = "no score yet" if one.score is None else f"score {decimal(one.score)}"
             self.note(f"{one.trial.name}: {percent(one.share)} of its steps, {score}")

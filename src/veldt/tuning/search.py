@@ -21,7 +21,7 @@ from veldt.tuning.scores import ScoreReader, Watch
 from veldt.tuning.screen import Screen, Shown
 from veldt.tuning.study import PARTS, State, Study, Trial
 
-_LOOK_S = 0.5
+_POLL_S = 0.5
 # So many failures show that it is not the values that fail: those before any trial has had a score, and those among so
 # many trials that have ended last.
 _FIRST_FAILURES = 3
@@ -83,8 +83,8 @@ class Search:
                 if not self._running:
                     return
                 self._screen.show([self._shown(one) for one in self._running])
-                time.sleep(_LOOK_S)
-                self._look()
+                time.sleep(_POLL_S)
+                self._report_scores()
                 for ended in self._side_by_side.ended():
                     self._collect(ended)
         except BaseException:
@@ -105,10 +105,10 @@ class Search:
         self._side_by_side.start(one, command, self._cores)
         self._running.append(one)
 
-    def _look(self) -> None:
+    def _report_scores(self) -> None:
         """Reports the scores of the running trials, and ends those that are pruned."""
         for one in self._running:
-            passed = one.watch.look()
+            passed = one.watch.new_scores()
             if one.is_pruned:
                 continue
             for part, score in passed.items():

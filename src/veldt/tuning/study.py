@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from veldt.errors import UsageError, VeldtError
+from veldt.errors import UsageError, VeldtError, first_line
 from veldt.runs.files import free_space
 from veldt.tuning.space import Dimension, Interval, Space, values_of
 
@@ -179,13 +179,9 @@ class Study:
         try:
             yield
         except self._refusals as error:
-            cause = _first_line(error.__cause__ or error)
+            cause = first_line(error.__cause__ or error)
             raise VeldtError(
                 f"the study {self._path} cannot be read or written ({cause}; {free_space(self._path)} are free there): "
                 "make room if there is none, and the same command continues; if the file is damaged, name another "
                 "directory by --out"
             ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

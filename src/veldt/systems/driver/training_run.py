@@ -323,10 +323,9 @@ class TrainingRun:
         while holds():
             now, missing = time.monotonic(), sorted(self._checkpointing.missing)
             if now > end:
-                raise VeldtError(
-                    f"the last checkpoint lacks the part of the {self._named(missing)}, which did not come in "
-                    f"{_PARTS_S:g} s"
-                )
+                lacks = f"lacks the part of the {self._named(missing)}, which did not come"
+                waits = "waits for the one before it, which was not written"
+                raise VeldtError(f"the last checkpoint {lacks if missing else waits} in {_PARTS_S:g} s")
             if now > give_up_at and (
                 silent := [role for role in missing if not self._roles.works(role, _SILENT_S)]
             ):
