@@ -22,6 +22,7 @@ from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
+from veldt.formatting import gib
 from veldt.networks import normaliser
 from veldt.networks.build import build_torso
 from veldt.networks.own import NO_PARTS, WHOLE_PARTS, OwnModules, OwnParts, make_own
@@ -76,8 +77,8 @@ def _refuse_too_large(hidden: Sequence[int]) -> None:
     needed = _BYTES_PER_WEIGHT * sum(inputs * outputs for inputs, outputs in itertools.pairwise(hidden))
     if needed > _SURELY_FITS and needed > (available := available_memory()):
         raise UsageError(
-            f"--hidden is {' '.join(map(str, hidden))}: such layers need {needed / 2**30:,.0f} GiB to be trained, and "
-            f"{available / 2**30:,.1f} GiB are available; take smaller ones"
+            f"--hidden is {' '.join(map(str, hidden))}: such layers need {gib(needed)} to be trained, and "
+            f"{gib(available)} are available; take smaller ones"
         )
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from veldt.experiments.experiment import as_flag
 from veldt.experiments.live import LiveView
 from veldt.formatting import decimal, duration, percent
+from veldt.setting_metadata import as_words
 from veldt.tuning.study import State, Trial
 
 _LINES_S = 60.0  # between lines about the running trials where there is no terminal
@@ -64,7 +64,7 @@ class Screen(LiveView):
 
 def shown_values(values: Mapping[str, Any]) -> str:
     """Returns values as flags, in one line."""
-    return " ".join(word for name, value in values.items() for word in as_flag(name, value))
+    return " ".join(word for name, value in values.items() for word in as_words(name, value))
 
 
 def _table(running: Sequence[Shown]) -> Table:

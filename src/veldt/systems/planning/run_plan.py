@@ -29,6 +29,7 @@ from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
 from veldt.exchange.graph import Graph
+from veldt.formatting import gib
 from veldt.networks import normaliser
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import Factory, OwnParts
@@ -275,8 +276,8 @@ def _refuse_too_large(spec: EnvSpec, rows: int) -> None:
     needed = rows * sum(math.prod(field.network_shape) * np.dtype(field.dtype).itemsize for field in fields)
     if needed > _SURELY_FITS and needed > (available := available_memory()):
         raise UsageError(
-            f"an update learns from {rows:,} steps at once, whose observations need {needed / 2**30:,.0f} GiB, and "
-            f"{available / 2**30:,.1f} GiB of memory are available: lower --batch-size, --horizon or --num-envs, "
+            f"an update learns from {rows:,} steps at once, whose observations need {gib(needed)}, and "
+            f"{gib(available)} of memory are available: lower --batch-size, --horizon or --num-envs, "
             "whichever this recipe has"
         )
 

@@ -23,6 +23,7 @@ import torch
 from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
 from veldt.algorithms.groups import Targets
 from veldt.envs.env import StepperSettings
+from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
 from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
@@ -104,6 +105,13 @@ class ShowNote(Protocol):
     def __call__(self, text: str, about: str = "note") -> None: ...
 
 
+def _thread_choice(run_plan: RunPlan, note: ShowNote) -> ThreadChoice | None:
+    if run_plan.training_threads is None:
+        return None
+    measure = run_plan.time_threads if run_plan.may_change_threads else None
+    return ThreadChoice(run_plan.training_threads, measure, partial(note, about="threads"))
+
+
 class SamplerLearner:
     """Envs, sampler, experience and learner, connected.
 
@@ -128,12 +136,7 @@ class SamplerLearner:
         config = run_plan.config
         self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
         self._note, self._edge, self._schedule = note, context.edge, context.schedule
-        self.thread_choice: ThreadChoice | None = None
-        if run_plan.training_threads is not None:
-            measure = run_plan.time_threads if run_plan.may_change_threads else None
-            self.thread_choice = ThreadChoice(
-                run_plan.training_threads, measure, partial(note, about="threads")
-            )
+        self.thread_choice = _thread_choice(run_plan, note)
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
         # Ranks that share a batch.
@@ -150,43 +153,21 @@ class SamplerLearner:
             run_plan.network,
             lambda network: run_plan.forward(network, note),
         )
-        optimiser = context.optimiser(self.algorithm, self.parameters)
         self.learner = Learner(
             self.algorithm,
             forward,
             self.parameters,
             context.edge,
             targets,
-            optimiser,
+            context.optimiser(self.algorithm, self.parameters),
             context.version_of,
             Diagnostics(self.parameters, config.run.log_norms, config.run.log_saturation),
         )
-        settings = StepperSettings(
-            run_plan.source,
-            worker_rank.seed,
-            dataclasses.replace(config.envs, num_envs=self._width),
-            config.atari,
-            self.first,
-        )
-        steps = self.algorithm.horizon(self._width * self._sharing)
-        self.envs = run_plan.envs(settings, steps, lambda b, t: self.episodes.actions_until(self.slot, b, t))
+        self.envs = self._make_envs()
         try:
             self.slot = self.envs.trajectory
             self.episodes = EpisodeTracker(self._width, {})
-            self._sampler = Sampler(
-                self.envs,
-                self.algorithm,
-                forward,
-                run_plan.device,
-                worker_rank.seed,
-                clock,
-                noise=self.algorithm.action_noise(self.network),
-                recurrent_size=recurrent_size_of(self.network),
-                threads=run_plan.inference_threads,
-                cores=run_plan.inference_cores,
-                first=self.first,
-                heartbeat=context.heartbeat,
-            )
+            self._sampler = self._make_sampler(forward, context.heartbeat)
             self.experience = self._make_experience(forward, targets.forwards)
             self.archive = None
             if isinstance(self.experience, ReplaySource) and archive is not None:
@@ -199,6 +180,34 @@ class SamplerLearner:
         except BaseException:
             self.envs.close()
             raise
+
+    def _make_envs(self) -> VectorEnvs:
+        config = self._config
+        settings = StepperSettings(
+            self._run_plan.source,
+            self._worker_rank.seed,
+            dataclasses.replace(config.envs, num_envs=self._width),
+            config.atari,
+            self.first,
+        )
+        steps = self.algorithm.horizon(self._width * self._sharing)
+        return self._run_plan.envs(settings, steps, lambda b, t: self.episodes.actions_until(self.slot, b, t))
+
+    def _make_sampler(self, forward: Forward, heartbeat: Callable[[], None]) -> Sampler:
+        return Sampler(
+            self.envs,
+            self.algorithm,
+            forward,
+            self._run_plan.device,
+            self._worker_rank.seed,
+            self._clock,
+            noise=self.algorithm.action_noise(self.network),
+            recurrent_size=recurrent_size_of(self.network),
+            threads=self._run_plan.inference_threads,
+            cores=self._run_plan.inference_cores,
+            first=self.first,
+            heartbeat=heartbeat,
+        )
 
     def _make_experience(self, forward: Forward, targets: Targets) -> BatchSource:
         algorithm, seed, replay = self.algorithm, self._worker_rank.draw_seed, self._config.replay
@@ -237,7 +246,7 @@ class SamplerLearner:
                 self._act_beside(self.thread_choice.threads)
             self.acts_by_newest()
             return unrestored
-        self.episodes.begins(self.envs.start())
+        self.episodes.set_prefixes(self.envs.start())
         if done and isinstance(self.experience, ReplaySource):
             self.experience.refill(done)
         return []

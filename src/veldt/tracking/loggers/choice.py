@@ -11,7 +11,7 @@ from typing import Any
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
 from veldt.tracking.loggers.background import BackgroundLogger
 from veldt.tracking.loggers.group import LoggerGroup
-from veldt.tracking.loggers.logger import Logger, missing_of_logger
+from veldt.tracking.loggers.logger import Logger, close_after_failure, missing_of_logger
 from veldt.user_code.import_path import load_function, split_name
 
 LOGGERS = ("tensorboard", "wandb", "trackio", "mlflow")
@@ -79,7 +79,14 @@ def opened_loggers(
     Raises:
         UsageError: a function of the user raised, or returned no logger.
     """
-    own = {name: _made(name, function, directory) for name, function in functions.items()}
+    own: dict[str, Logger] = {}
+    try:
+        for name, function in functions.items():
+            own[name] = _made(name, function, directory)
+    except BaseException:
+        for logger in own.values():
+            close_after_failure(logger)
+        raise
     named = {
         name: own[name] if name in own else _in_background(name, directory, run_id)
         for name in named_loggers(log)
