@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -292,9 +293,8 @@ class Agent:
     def _rows(self, observation: Any) -> tuple[Observation, bool]:
         """As `_inputs`, for every other env."""
         if self._codec is None:
-            env = self.source.make()
-            self._codec = ObservationCodec(env.observation_space)
-            env.close()
+            with contextlib.closing(self.source.make()) as env:
+                self._codec = ObservationCodec(env.observation_space)
         rows, is_single = self._codec.encoded(observation)
         tensors = {}
         for name, array_N in zip(self.spec.observation, rows, strict=True):

@@ -20,7 +20,7 @@ from veldt.runs.own_names import GROUP, MANIFEST
 from veldt.runs.tensor_file import write_tensors
 
 FORMAT = 1
-_SHOWN = 200  # letters of a message about somebody else's value
+_SHOWN = 200  # characters of a message about somebody else's value
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
 def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
     """Converts the errors of a block that restores a run's state, where a value is not what veldt stores there.
 
-    A checksum only proves that a checkpoint is as somebody wrote it.
+    A checksum only proves that a checkpoint is as it was written, not that veldt wrote it.
     """
     try:
         yield

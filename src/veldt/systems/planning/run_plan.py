@@ -139,6 +139,10 @@ class RunPlan:
         return Agent(self.config, self.source, self.spec, network, path=path, step=0, device=self.device)
 
     def forward(self, network: Network, on_fallback: Callable[[str], None]) -> Forward:
+        """Returns what evaluates the network, compiled if the run compiles.
+
+        `on_fallback` gets a sentence if the compilation fails, and evaluation goes on without it.
+        """
         run = self.config.run
         if not run.compiles:
             return network
