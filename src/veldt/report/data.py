@@ -11,9 +11,10 @@ import numpy as np
 
 from veldt.formatting import as_float
 from veldt.report.charts import Curve
-from veldt.report.finished_episodes import WINDOW, FinishedEpisodes, mean_of_last
+from veldt.report.finished_episodes import FinishedEpisodes, mean_of_last
 from veldt.report.state import State, state_of
 from veldt.runs.directory import RunDirectory
+from veldt.runs.episodes import WINDOW
 from veldt.tracking.metrics import read_metrics
 from veldt.tracking.stage_clock import STAGES
 

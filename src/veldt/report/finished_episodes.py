@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from veldt.runs.episodes import read_episodes
+from veldt.runs.episodes import WINDOW, read_episodes
 
-WINDOW = 100  # episodes whose mean a run shows, and `--until` refers to
 _LARGEST = 1e100  # no environment's return is larger, and sums of larger ones may overflow
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from veldt.envs.action_replay import ActionPrefix
 from veldt.envs.trajectory import Rows
-
-_WINDOW = 100  # episodes in the mean return
+from veldt.runs.episodes import WINDOW
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class ReturnTracker:
 
     def __init__(self) -> None:
         self.num_episodes = 0
-        self.recent: deque[float] = deque(maxlen=_WINDOW)
+        self.recent: deque[float] = deque(maxlen=WINDOW)
 
     def record(self, episodes: Sequence[Episode]) -> None:
         """Adds finished episodes, in the order of their ends."""
@@ -50,7 +49,7 @@ class ReturnTracker:
     @property
     def is_full(self) -> bool:
         """Whether 100 episodes have finished."""
-        return len(self.recent) == _WINDOW
+        return len(self.recent) == WINDOW
 
     def reached(self, score: float) -> bool:
         """Whether 100 episodes have finished and the mean of the last 100 returns is at least `score`."""

@@ -25,7 +25,8 @@ from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, lines, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
 from veldt.formatting import duration
-from veldt.report.finished_episodes import WINDOW, mean_of_last
+from veldt.report.finished_episodes import mean_of_last
+from veldt.runs.episodes import WINDOW
 
 _TEN_MINUTES = 600.0
 _ORTHOGONAL, _NEAR = 2**-0.5, 0.05
