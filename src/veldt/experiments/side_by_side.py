@@ -20,7 +20,7 @@ Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
-class Ended(Generic[Key]):
+class EndedCommand(Generic[Key]):
     """A command that has ended: its exit code, what it printed, and the sentence with which it failed ("" if none)."""
 
     key: Key
@@ -73,7 +73,7 @@ class SideBySide(Generic[Key]):
         self._free = self._free[wanted:]
         self._running.append(_Running(key, process, own, stdout, stderr))
 
-    def ended(self) -> Iterator[Ended[Key]]:
+    def ended(self) -> Iterator[EndedCommand[Key]]:
         """Yields each command that has ended since the last call."""
         for one in list(self._running):
             if one.process.poll() is None and time.monotonic() > one.killed_at:
@@ -84,7 +84,7 @@ class SideBySide(Generic[Key]):
             self._free = sorted([*self._free, *one.cores])
             one.stdout.seek(0)
             printed = one.stdout.read().decode(errors="replace")
-            ended = Ended(one.key, code, printed, last_sentence(one.stderr))
+            ended = EndedCommand(one.key, code, printed, last_sentence(one.stderr))
             one.close()
             yield ended
 

@@ -13,7 +13,7 @@ _LARGEST = 1e100  # no environment's return is larger, and sums of larger ones m
 
 
 @dataclass(frozen=True)
-class FinishedEpisodes:
+class EpisodeHistory:
     """float64 [episodes] each, in the order of their ends: agent steps of the run at the end, return, agent steps."""
 
     step: np.ndarray
@@ -21,7 +21,7 @@ class FinishedEpisodes:
     length: np.ndarray
 
     @classmethod
-    def load(cls, directory: Path) -> FinishedEpisodes:
+    def load(cls, directory: Path) -> EpisodeHistory:
         """Reads the episode log of the run in `directory`; a run without one has no episodes.
 
         Skips episodes whose return is not finite or absurdly large, and lines that veldt did not write as they are.
@@ -42,7 +42,7 @@ class FinishedEpisodes:
 
 
 def first_reached(step: np.ndarray, returns: np.ndarray, score: float) -> float | None:
-    """As `FinishedEpisodes.first_reached`, of episodes in the order of their ends: float64 [episodes] each."""
+    """As `EpisodeHistory.first_reached`, of episodes in the order of their ends: float64 [episodes] each."""
     means = mean_of_last(returns)[WINDOW - 1 :]
     # The means are differences of sums: their last digits are not those of the sum of 100 returns.
     reached = np.flatnonzero(means >= score - 1e-9 * abs(score))

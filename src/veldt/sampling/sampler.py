@@ -128,7 +128,7 @@ class Sampler:
             if self._is_recurrent:
                 forward = self._recurrent_state.at(part, self.trajectory.episode_step[t, part])
             action, extras = self._policy(forward, observation, noise_TBK[t, part])
-            self.trajectory.action[t, part] = check_actions(action)
+            self.trajectory.action[t, part] = finite_actions(action)
             self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):
             self._envs.step(group, t)
@@ -188,7 +188,7 @@ def _rotating_cores(cores: Sequence[int]) -> Iterator[Callable[[], None]]:
         os.sched_setaffinity(0, before)
 
 
-def check_actions(action: Tensor) -> np.ndarray:
+def finite_actions(action: Tensor) -> np.ndarray:
     """Converts a policy's actions to numpy. Raises VeldtError if they are not finite."""
     chosen = action.cpu().numpy()
     if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():

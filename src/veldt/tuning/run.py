@@ -20,7 +20,7 @@ from veldt.setting_metadata import flag
 from veldt.tuning.exhibit import BEST, exhibit_of, summary
 from veldt.tuning.jobs import choose_jobs
 from veldt.tuning.request import TuneRequest, name_in_messages
-from veldt.tuning.screen import Screen
+from veldt.tuning.screen import SearchScreen
 from veldt.tuning.search import Search, best_first
 from veldt.tuning.space import text_of
 from veldt.tuning.study import Study, refuse_missing_optuna
@@ -88,7 +88,7 @@ def _searched(
     request: TuneRequest, study: Study, root: Path, console: Console, trials: int, jobs: int, command: str
 ) -> Path:
     page = root / _PAGE
-    with Screen(console) as screen:
+    with SearchScreen(console) as screen:
         for name, dimension in request.space.items():
             screen.note(f"  {flag(name)} from {dimension}")
         try:

@@ -33,9 +33,9 @@ class ScoreReader:
         self._steps = run.steps
         self._metric = _EVALUATED if 0 < run.evaluate_every <= run.steps else _TRAINED
 
-    def watch(self, run: Path) -> Watch:
+    def watch(self, run: Path) -> ScoreWatch:
         """Returns what follows the run in this directory on its way."""
-        return Watch(run / METRICS, self._metric, self._steps)
+        return ScoreWatch(run / METRICS, self._metric, self._steps)
 
     def final(self, run: Path) -> float | None:
         """Returns the score of a run that has ended; None if it has none."""
@@ -47,7 +47,7 @@ class ScoreReader:
         return known[-1] if known else None
 
 
-class Watch:
+class ScoreWatch:
     """Follows a run by its metrics, and reads each row once.
 
     `share` is how much of its steps the run has done, 0 to 1, `part` how many parts of them, and `score` its newest

@@ -200,16 +200,16 @@ def _try(address: str) -> None:
     except subprocess.TimeoutExpired as error:
         output = (error.stderr or b"").decode(errors="replace")
         if "uthenticat" in output:
-            raise UsageError(explained(address, output)) from None
+            raise UsageError(why_not_joined(address, output)) from None
         raise UsageError(
             f"--cluster is '{address}', and what listens there did not answer as a Ray within {_JOIN_S:g} s: check the "
             f"address, and that this machine is one of its nodes (ray start --address={address} makes it one)"
         ) from None
     if done.returncode:
-        raise UsageError(explained(address, done.stderr))
+        raise UsageError(why_not_joined(address, done.stderr))
 
 
-def explained(address: str, text: str) -> str:
+def why_not_joined(address: str, text: str) -> str:
     """Returns Ray's error output of a failed join as one sentence."""
     versions = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
     if "Version mismatch" in text and len(versions) == 2:

@@ -79,7 +79,8 @@ class TrainingRun:
         config, meta = self._config, checkpoint.meta if checkpoint else {}
         graph = run_plan.graph(directory.path.absolute(), checkpoint)
         self._roles, edges = start_roles(graph)
-        try:
+        with contextlib.ExitStack() as undone:
+            undone.callback(self._roles.kill)
             self._rate_limiter: RateLimiter = edges["rate_limiter"]
             self._rate_limiter.max_steps = config.run.steps
             roles = [(role, index) for role in graph.roles for index in range(len(role.plans))]
@@ -100,6 +101,7 @@ class TrainingRun:
                 run_plan.spec.frames_per_step,
                 counters,
             )
+            undone.callback(self._monitor.close)
             self._metrics = RoleMetrics(self._names, self._rate_limiter, self._clock)
             evaluated_at = int(meta.get("evaluated_at", 0))
             self._evaluating = Evaluating(run_plan, directory, self._monitor, self._clock, evaluated_at)
@@ -131,9 +133,7 @@ class TrainingRun:
             if lost:
                 self._metrics.role_restarts = lost.restarts
                 self._monitor.note(lost.text, "restart")
-        except BaseException:
-            self._roles.kill()
-            raise
+            undone.pop_all()  # nothing has failed
 
     @property
     def role_restarts(self) -> int:

@@ -35,7 +35,7 @@ from veldt.networks.recurrent import RecurrentForward
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals, to_device
 from veldt.runtime.roles import Control
-from veldt.sampling.sampler import check_actions
+from veldt.sampling.sampler import finite_actions
 from veldt.systems.ga3c.rollout_queue import RolloutQueue
 from veldt.systems.ga3c.thread_tuning import ThreadTuning
 from veldt.systems.ga3c.worker_pool import WorkerPool
@@ -158,7 +158,7 @@ class Model(LearnerRole):
             )
         action, outputs = self._algorithm.act(forward, self._observation(inputs), inputs["noise"])
         answers = self._server.answers
-        answers["action"][agent_R], answers["version"][agent_R] = check_actions(action), version
+        answers["action"][agent_R], answers["version"][agent_R] = finite_actions(action), version
         for name in answers.keys() & outputs.keys():
             answers[name][agent_R] = outputs[name].cpu().numpy()
         if recurrent is not None:

@@ -79,20 +79,20 @@ def opened_loggers(
     Raises:
         UsageError: a function of the user raised, or returned no logger.
     """
-    own: dict[str, Logger] = {}
+    made: dict[str, Logger] = {}
+    given = [(f"{type(one).__name__} (module {type(one).__module__})", one) for one in instances]
     try:
         for name, function in functions.items():
-            own[name] = _made(name, function, directory)
+            made[name] = _made(name, function, directory)
+        # After the user's functions, which may fail: these begin to write at once.
+        for name in named_loggers(log):
+            if name not in made:
+                made[name] = _in_background(name, directory, run_id)
+        group = LoggerGroup(directory, [*((name, made[name]) for name in named_loggers(log)), *given])
     except BaseException:
-        for logger in own.values():
+        for logger in made.values():
             close_after_failure(logger)
         raise
-    named = {
-        name: own[name] if name in own else _in_background(name, directory, run_id)
-        for name in named_loggers(log)
-    }
-    given = [(f"{type(one).__name__} (module {type(one).__module__})", one) for one in instances]
-    group = LoggerGroup(directory, [*named.items(), *given])
     try:
         group.log_config(config)
         yield group
