@@ -18,7 +18,7 @@ from veldt.networks.own import NO_PARTS
 from veldt.recipes import find
 from veldt.recipes.configure import configure
 from veldt.recipes.overrides import with_settings
-from veldt.setting_metadata import check_type
+from veldt.setting_metadata import as_words, check_type
 
 Level = Literal["low", "high"]
 
@@ -240,3 +240,18 @@ def test_no_argument_of_other_functions_has_another_type() -> None:
     for function, arguments, message in calls:
         with pytest.raises(UsageError, match=message):
             function(5, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("layer_norm", True, ["--layer-norm"]),
+        ("layer_norm", False, ["--no-layer-norm"]),
+        ("hidden", (64, 32), ["--hidden", "64", "32"]),
+        ("env_kwargs", {"a": True}, ["--env-kwargs", '{"a": true}']),
+        ("target_kl", None, ["--target-kl", "none"]),
+        ("gamma", 0.99, ["--gamma", "0.99"]),
+    ],
+)
+def test_a_setting_as_words_of_a_command(name: str, value: object, words: list[str]) -> None:
+    assert as_words(name, value) == words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
+from veldt.formatting import gib
 from veldt.networks import normaliser
 from veldt.networks.build import build_torso
 from veldt.networks.own import NO_PARTS, WHOLE_PARTS, OwnModules, OwnParts, make_own
@@ -82,8 +84,8 @@ def _refuse_too_large(hidden: Sequence[int]) -> None:
     needed = _BYTES_PER_WEIGHT * sum(inputs * outputs for inputs, outputs in itertools.pairwise(hidden))
     if needed > _SURELY_FITS and needed > (available := available_memory()):
         raise UsageError(
-            f"--hidden is {' '.join(map(str, hidden))}: such layers need {needed / 2**30:,.0f} GiB to be trained, and "
-            f"{available / 2**30:,.1f} GiB are available; take smaller ones"
+            f"--hidden is {' '.join(map(str, hidden))}: such layers need {gib(needed)} to be trained, and "
+            f"{gib(available)} are available; take smaller ones"
         )
 
 
@@ -297,9 +299,8 @@ class Agent:
     def _rows(self, observation: Any) -> tuple[Observation, bool]:
         """As `_inputs`, for every other env."""
         if self._codec is None:
-            env = self.source.make()
-            self._codec = ObservationCodec(env.observation_space)
-            env.close()
+            with contextlib.closing(self.source.make()) as env:
+                self._codec = ObservationCodec(env.observation_space)
         rows, is_single = self._codec.encoded(observation)
         tensors = {}
         for name, array_N in zip(self.spec.observation, rows, strict=True):

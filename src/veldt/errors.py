@@ -12,8 +12,8 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
-_SHORT = 4  # letters
-_LONGEST = 2_000  # letters of a message: a value in it, from a file, may have any length
+_SHORT = 4  # characters
+_LONGEST = 2_000  # characters of a message: a value in it, from a file, may have any length
 _ALIKE = 0.65  # minimum similarity (of 1) of two names for one to be suggested for the other
 
 
@@ -99,6 +99,11 @@ def described(error: BaseException) -> str:
         return str(error)
     message = str(error)
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of an error's message, or its type where it has none: libraries' messages may be long."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 _DIVERGED = "training has diverged"

@@ -76,6 +76,12 @@ def duration(seconds: Any) -> str:
     return f"{rest // 86400}d {rest % 86400 // 3600:02d}h"
 
 
+def gib(number_of_bytes: float) -> str:
+    """Formats memory in binary units, as systems count it (`7.6 GiB`, `14,901 GiB`)."""
+    number = number_of_bytes / 2**30
+    return f"{number:,.1f} GiB" if number < 100 else f"{number:,.0f} GiB"
+
+
 def size(number_of_bytes: int) -> str:
     """Formats bytes in decimal units (`812 B`, `14.2 MB`, `2.1 GB`)."""
     number = float(number_of_bytes)

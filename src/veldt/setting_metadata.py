@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import math
 import numbers
 import operator
@@ -100,6 +101,17 @@ def schedule(text: str) -> float | str:
 def flag(name: str) -> str:
     """Returns the command-line flag of a setting."""
     return "--" + name.replace("_", "-")
+
+
+def as_words(name: str, value: Any) -> list[str]:
+    """Returns a setting with its value as words of a command."""
+    if isinstance(value, bool):
+        return [flag(name) if value else flag(f"no_{name}")]
+    if isinstance(value, list | tuple):
+        return [flag(name), *map(str, value)]
+    if isinstance(value, Mapping):
+        return [flag(name), json.dumps(value)]
+    return [flag(name), "none" if value is None else str(value)]
 
 
 def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:

@@ -69,7 +69,7 @@ class Roles:
         found = learner.weights() | {
             f"rule {name}": value for name, value in learner.optimiser_state().items()
         }
-        found |= {f"said {name}": value for name, value in own._said.items()}
+        found |= {f"said {name}": value for name, value in own._actor_outputs.items()}
         return found | {"states": own._recurrent_WM, "actions": own._slot.action, "rewards": own._slot.reward}
 
 

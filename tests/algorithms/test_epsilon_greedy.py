@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,21 @@ def test_envs_take_few_rungs_in_turn() -> None:
     for b in range(WIDTH):
         epsilon = 0.9 if b % 2 == 0 else 0.9**8
         np.testing.assert_array_equal(explores[:, b], uniform_TBK[:, b, 0].numpy() < epsilon)
+
+
+@pytest.mark.parametrize(
+    ("rungs", "scored"),
+    [
+        (0, [6, 7, 8, 9, 10, 11]),
+        (6, [3, 4, 5, 9, 10, 11]),
+        (2, [1, 3, 5, 7, 9, 11]),
+        (1, range(12)),
+        (99, [6, 7, 8, 9, 10, 11]),
+    ],
+)
+def test_the_score_is_of_the_envs_on_the_rungs_that_explore_least(rungs: int, scored: Sequence[int]) -> None:
+    assert list(dqn(exploration="ladder", ladder_rungs=rungs).scored_envs(12)) == list(scored)
+    assert list(dqn(exploration="ladder", ladder_rungs=rungs, noisy=True).scored_envs(12)) == list(range(12))
 
 
 def test_an_actor_has_its_own_rungs_of_the_ladder() -> None:

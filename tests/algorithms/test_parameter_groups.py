@@ -36,6 +36,10 @@ def network() -> nn.ModuleDict:
     ("make", "message"),
     [
         (lambda: ParameterGroup("a", ADAM, every=0), "group a moves every 0 updates: give 1 or more"),
+        (
+            lambda: ParameterGroup("a", ADAM, max_grad_norm=-1.0),
+            "group a has a max_grad_norm of -1: it must be 0",
+        ),
         (lambda: TargetNetwork(every=0, tau=1.0), "moves every 0 updates: give 1 or more"),
         (lambda: TargetNetwork(every=1, tau=0.0), r"tau of 0.0: it must be in \(0, 1\]"),
         (lambda: GroupedRule((), FlatParameters(network())), "groups are empty"),

@@ -86,6 +86,12 @@ def test_files_outside_of_the_checkpoint_are_refused(name: str, verb: str, run: 
     assert "names files that are no part of a checkpoint" in refused(verb, str(run), code=1)
 
 
+def test_a_checkpoint_without_weights_is_refused(run: Path, refused: Any) -> None:
+    for checkpoint in (run / "checkpoints").iterdir():
+        with_manifest(checkpoint, lambda manifest: manifest["files"].pop("weights.safetensors"))
+    assert "does not hold what this run's checkpoints hold" in refused("evaluate", str(run), code=1)
+
+
 def test_a_step_that_is_a_path_is_refused(run: Path, user_files: Path, refused: Any) -> None:
     """The step is a part of the video's name."""
     pytest.importorskip("imageio_ffmpeg")

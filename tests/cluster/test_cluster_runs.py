@@ -233,6 +233,19 @@ def test_what_a_run_left_that_was_killed_with_its_ray_is_removed_by_the_next(
     assert [path.name for path in tmp_path.iterdir()] == [own.name]
 
 
+def test_a_head_process_that_cannot_be_started_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("veldt.runtime.on_ray.cluster._LONGEST", 1000)
+    monkeypatch.setattr("veldt.runtime.on_ray.cluster.sys.executable", str(tmp_path / "absent"))
+    cluster = Cluster("local")
+    with pytest.raises(FileNotFoundError):
+        cluster.ready(cpus=1, gpus=0, store_bytes=1)
+    cluster.close()
+    assert not list(tmp_path.iterdir())
+
+
 def _only_on_loopback(pid: int) -> None:
     """All processes of the run listen on the loopback interface only."""
     family = psutil.Process(pid).children(recursive=True)

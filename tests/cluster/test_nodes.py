@@ -23,7 +23,7 @@ from veldt.errors import RoleError, UsageError
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.runtime.on_ray.cluster import connected, explained
+from veldt.runtime.on_ray.cluster import connected, why_not_joined
 from veldt.runtime.on_ray.host_process import HostPlace
 from veldt.runtime.on_ray.hosts import Hosts
 from veldt.runtime.on_ray.plans import HostedPlan
@@ -371,7 +371,7 @@ def test_another_version_and_another_token_are_explained(
 
     with pytest.raises(RuntimeError) as caught:
         check_version_info({"ray_version": "2.1.0", "python_version": "3.8.1"}, "this")
-    text = explained("1.2.3.4:6379", f"RuntimeError: {caught.value}")
+    text = why_not_joined("1.2.3.4:6379", f"RuntimeError: {caught.value}")
     assert text.startswith(
         "the cluster at 1.2.3.4:6379 runs Ray 2.1.0 on Python 3.8.1, and this process Ray 2."
     )

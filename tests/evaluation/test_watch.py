@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import veldt
 from environments import Scripted, scripted
 from veldt.cli.verbs import watch
 from veldt.envs.env import GymnasiumStepEnv
+from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
+from veldt.evaluation.rendered_env import RenderedEnv
 from veldt.runs.episodes import read_episodes
 
 QUICK: dict[str, Any] = {
@@ -90,6 +93,16 @@ def test_a_name_that_is_no_video_is_refused_before_anything_is_played(tmp_path: 
     run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **QUICK)
     with pytest.raises(veldt.UsageError, match=r"x\.txt cannot be a video"):
         watch.record(run.path, None, seed=0, greedy=False, best=False, out=tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize(
+    ("env", "frame_skip", "expected"),
+    [("ALE/Pong-v5", 4, 15.0), ("ALE/Pong-v5", 1, 60.0), ("CartPole-v1", 4, 30.0)],
+)
+def test_a_game_is_shown_as_fast_as_on_the_console(env: str, frame_skip: int, expected: float) -> None:
+    rendered = RenderedEnv(resolve(env), AtariConfig(frame_skip=frame_skip))
+    with contextlib.closing(rendered):
+        assert rendered.steps_per_second == expected
 
 
 def test_drawing_needs_no_screen(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.planning.estimate import probe_settings, total_seconds
 from veldt.experiments.results import Results, interval
 from veldt.experiments.run import run_experiment
-from veldt.experiments.scheduler import Progress, Scheduler
+from veldt.experiments.scheduler import JobProgress, Scheduler
 from veldt.experiments.secondary_learner import run_both
 from veldt.experiments.workspace import Workspace
 from veldt.networks.own import NO_PARTS
@@ -190,9 +190,9 @@ def test_what_runs_ends_with_the_command_however_it_ends(tmp_path: Path) -> None
     code = (
         "import sys, time, tempfile, os\n"
         "from veldt.experiments.owned_process import OwnedProcess\n"
-        "said = tempfile.TemporaryFile()\n"
+        "output = tempfile.TemporaryFile()\n"
         "sleeps = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
-        "both = [OwnedProcess(sleeps, said, said) for _ in range(2)]\n"
+        "both = [OwnedProcess(sleeps, output, output) for _ in range(2)]\n"
         "print(*[one._process.pid for one in both], flush=True)\n"
         "time.sleep(60)\n"
     )
@@ -250,7 +250,7 @@ def test_jobs_run_side_by_side_on_cores_of_their_own(tmp_path: Path) -> None:
     workspace.open()
     most = 0
 
-    def show(progress: Progress) -> None:
+    def show(progress: JobProgress) -> None:
         nonlocal most
         most = max(most, len(progress.started))
 

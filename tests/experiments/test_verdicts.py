@@ -15,6 +15,7 @@ from veldt.experiments.catalogue.verdicts import (
     at_least,
     at_most,
     between,
+    comparison,
     difference,
     equals,
     falls_short,
@@ -22,7 +23,6 @@ from veldt.experiments.catalogue.verdicts import (
     mean,
     over_games,
     ratio,
-    said,
     words,
 )
 from veldt.report import statistics
@@ -140,7 +140,9 @@ def test_names_with_commas_are_in_quotation_marks() -> None:
 
 
 def test_what_is_said() -> None:
-    assert said("It is 3", "The paper finds 3", {"a": YES}) == (
+    assert comparison("It is 3", "The paper finds 3", {"a": YES}) == (
         "It is 3. The paper finds 3. This agrees with the paper."
     )
-    assert said("", "The paper finds 3", {}).startswith("Nothing is measured yet. The paper finds 3. Whether")
+    assert comparison("", "The paper finds 3", {}).startswith(
+        "Nothing is measured yet. The paper finds 3. Whether"
+    )

@@ -30,7 +30,6 @@ def test_it_is_short(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.alone
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("main", NAMES, indirect=True)
 def test_it_learns_cartpole(main: Any) -> None:

@@ -15,7 +15,7 @@ import veldt
 from veldt.exchange.graph import WeightsSpec
 from veldt.exchange.weights import SharedWeights
 from veldt.own_loop import buffer_shard
-from veldt.own_loop.buffer_ends import RowFormat
+from veldt.own_loop.buffer_ends import BufferSampler, RowFormat
 from veldt.own_loop.piece import Users
 from veldt.own_loop.role_process import RoleProcess
 from veldt.runtime.inline import InlineControl
@@ -128,6 +128,17 @@ def test_new_priorities_decide_what_is_drawn() -> None:
     buffer = veldt.DistributedBuffer(batch_size=50, alpha=1.0, learning_starts=64, shards=2, **ROWS)
     result = program(buffer, programs.adds, programs.renews, {"rows": 32}, {})
     assert 0 < result["weight"] <= result["rest"] == 1
+
+
+@pytest.mark.parametrize(
+    ("priorities", "given"),
+    [([], r"\[0\]"), ([1.0, -2.0, 3.0], r"\[3\] from -2 to 3"), ([[1.0, 2.0]], r"\[1, 2\] from 1 to 2")],
+)
+def test_priorities_that_are_not_of_the_batch_are_refused(priorities: Any, given: str) -> None:
+    sampler = BufferSampler("replay", None, None, None, None, 1.0, 0, is_prioritised=True)  # type: ignore[arg-type]
+    sampler._has_batch, sampler._size = True, 3
+    with pytest.raises(veldt.UsageError, match=rf"'replay' are {given}: they must be \[3\], finite"):
+        sampler.update(np.array(priorities))
 
 
 def test_logged_values_and_the_reason_come_back() -> None:

@@ -176,7 +176,7 @@ def test_noise_belongs_to_agents_and_their_steps() -> None:
                     step_T = np.arange(process._step_W[b] - rows, process._step_W[b])
                     agent = np.array([number * AGENTS // 2 + b])
                     noise = torch.from_numpy(uniform(process._seed, ACTION, agent, step_T, 2))
-                    policy_TP = torch.from_numpy(process._said["policy"][:rows, b])
+                    policy_TP = torch.from_numpy(process._actor_outputs["policy"][:rows, b])
                     action_T = distribution.sample(policy_TP, distribution.prepare(noise)[:, 0])
                     assert action_T.tolist() == process._slot.action[:rows, b].tolist()
                     checked += rows

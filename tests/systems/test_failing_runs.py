@@ -122,17 +122,17 @@ def test_failed_steps_are_not_learned_from(tmp_path: Path, monkeypatch: pytest.M
     from veldt.envs.stepper import Stepper
 
     weights = []
-    cut_off = Stepper.cut_off
+    interrupt = Stepper._interrupt
 
-    def cut_off_and_scribble(self: Stepper, b: int, t: int) -> None:
-        cut_off(self, b, t)
+    def interrupt_and_scribble(self: Stepper, b: int, t: int) -> None:
+        interrupt(self, b, t)
         self._slot.reward[t, b] = 1e6
         self._slot.action[t, b] = 1
 
     for name in ("clean", "scribbled"):
         run = train("raise", tmp_path / name, [(2, 1), (1, 0)], 3, on_env_error="restart", **IN_PROCESS)
         weights.append({key: value.tobytes() for key, value in newest(run.path).groups["weights"].items()})
-        monkeypatch.setattr(Stepper, "cut_off", cut_off_and_scribble)
+        monkeypatch.setattr(Stepper, "_interrupt", interrupt_and_scribble)
     assert weights[0] == weights[1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -151,6 +152,19 @@ def test_an_interrupted_run_waits_only_for_roles_that_work(
         with pytest.raises(error) as caught:
             run.run(stop)
     assert note in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the open files cannot be counted here")
+def test_a_checkpoint_that_cannot_be_restored_leaves_no_open_file(tmp_path: Path) -> None:
+    with recording_in(directory := RunDirectory.create(tmp_path, "run")) as recording:
+        plan = planned("impala")
+        checkpoint = finished_checkpoint(tmp_path, supervise_nothing(plan.graph())[1]["rate_limiter"], [])
+        checkpoint.meta["incarnations"] = {}
+        del checkpoint.meta["scores"]
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(KeyError, match="scores"):
+            TrainingRun(plan, directory, recording, checkpoint, supervise_nothing)
+        assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_run_that_is_interrupted_before_its_first_step_ends_at_once(tmp_path: Path) -> None:

@@ -153,6 +153,25 @@ def test_a_slow_logger_neither_blocks_nor_hangs() -> None:
     assert time.monotonic() - start < 0.9
 
 
+def test_a_logger_that_has_failed_is_closed_once_and_its_first_failure_is_told() -> None:
+    closed = []
+
+    class Broken(Logger):
+        def log(self, step: int, metrics: Mapping[str, float]) -> None:
+            raise RuntimeError("the server is gone")
+
+        def close(self) -> None:
+            closed.append(1)
+            raise RuntimeError("not connected")
+
+    logger = BackgroundLogger("broken", Broken, close_s=5.0)
+    for step in range(3):
+        logger.log(step, {"a": 1.0})
+    logger.close()
+    assert closed == [1]
+    assert logger.problem == "broken failed: the server is gone; later metrics are in metrics.jsonl only"
+
+
 def test_a_disk_that_is_full_at_the_very_end_does_not_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

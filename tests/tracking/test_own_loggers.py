@@ -14,7 +14,7 @@ import pytest
 import veldt
 from veldt.errors import UsageError
 from veldt.runs.directory import RunDirectory
-from veldt.tracking.loggers.choice import named_loggers
+from veldt.tracking.loggers.choice import named_loggers, opened_loggers
 from veldt.tracking.metrics import read_metrics
 
 ROOT = Path(__file__).parents[2]
@@ -176,6 +176,18 @@ def test_a_function_that_makes_no_logger_is_refused_before_training(own: Path, l
     with pytest.raises(UsageError, match=said):
         veldt.train("a2c", run_dir="run", log=log, **SETTINGS)
     assert not (own / "run").exists()
+
+
+def test_loggers_that_were_made_are_closed_where_the_next_one_cannot_be(tmp_path: Path) -> None:
+    def fails(directory: Path) -> veldt.Logger:
+        raise RuntimeError("no connection")
+
+    first = Recorder()
+    functions = {"a:make": lambda directory: first, "b:make": fails}
+    opened = opened_loggers("a:make,b:make", tmp_path, "id", {}, functions, [], print)
+    with pytest.raises(UsageError, match="--log b:make: the function raised RuntimeError"), opened:
+        pass
+    assert first.closed == 1
 
 
 @pytest.mark.parametrize(

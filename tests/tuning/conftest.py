@@ -27,5 +27,5 @@ def stands(stands_with_page: Stands, monkeypatch: pytest.MonkeyPatch) -> Stands:
 def stands_with_page(monkeypatch: pytest.MonkeyPatch) -> Stands:
     """A search whose trials are stand-ins."""
     HOW.clear()
-    monkeypatch.setattr(searching, "_LOOK_S", 0.02)
+    monkeypatch.setattr(searching, "_POLL_S", 0.02)
     return Stands(recipe="ppo", env="CartPole-v1", settings=SMALL, space=SPACE)

@@ -14,10 +14,10 @@ from veldt.tuning import jobs
 from veldt.tuning import screen as showing
 from veldt.tuning.draws import Draws
 from veldt.tuning.request import TuneRequest
-from veldt.tuning.scores import Watch
-from veldt.tuning.screen import Shown
+from veldt.tuning.scores import ScoreWatch
+from veldt.tuning.screen import RunningTrial
 from veldt.tuning.space import Interval, choices
-from veldt.tuning.study import State, Study, Trial
+from veldt.tuning.study import Study, Trial, TrialState
 
 
 def drawn(request: TuneRequest, directory: Path) -> Draws:
@@ -57,8 +57,8 @@ def test_a_space_that_is_refused_is_one_sentence(tmp_path: Path, monkeypatch: py
 def test_what_a_damaged_environment_failed_is_tried_again(tmp_path: Path) -> None:
     request = replace(REQUEST, space={"gamma": choices(0.9, 0.99)})
     study = Study(tmp_path / "study.db", request.space, 1, prunes=False, side_by_side=False)
-    study.end(study.add({"gamma": "0.9"}), State.FAILED, why="no env")
-    study.end(study.add({"gamma": "0.99"}), State.FAILED, why="training has diverged")
+    study.end(study.add({"gamma": "0.9"}), TrialState.FAILED, why="no env")
+    study.end(study.add({"gamma": "0.99"}), TrialState.FAILED, why="training has diverged")
     draws = Draws(request, study)
     assert (again := draws.next()) is not None
     assert again.values == {"gamma": 0.9} and draws.next() is None
@@ -66,23 +66,25 @@ def test_what_a_damaged_environment_failed_is_tried_again(tmp_path: Path) -> Non
 
 def test_a_run_is_followed_row_by_row(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    watch = Watch(path, "score", 200)
-    assert watch.look() == {} and watch.share == 0
+    watch = ScoreWatch(path, "score", 200)
+    assert watch.new_scores() == {} and watch.share == 0
     path.write_text('{"step": 5}\n{"step": 20, "score": 1.0}\n{"step": 35, "sc')
-    assert watch.look() == {2: 1.0} and (watch.share, watch.score) == (0.1, 1.0)
+    assert watch.new_scores() == {2: 1.0} and (watch.share, watch.score) == (0.1, 1.0)
     with path.open("a") as file:
         file.write('ore": 2.0}\n{"step": 36, "score": "NaN"}\n{"step": 50, "score": 3.0}\n')
-    assert watch.look() == {3: 1.0, 4: 2.0, 5: 3.0} and watch.score == 3.0
+    assert watch.new_scores() == {3: 1.0, 4: 2.0, 5: 3.0} and watch.score == 3.0
     (tmp_path / "new").write_text('{"step": 20, "score": 1.0}\n{"step": 60, "score": 4.0}\n')
     (tmp_path / "new").replace(path)  # as when a run is resumed from an earlier checkpoint
-    assert watch.look() == {6: 4.0} and watch.share == 0.3
+    assert watch.new_scores() == {6: 4.0} and watch.share == 0.3
 
 
 def test_without_a_terminal_running_trials_have_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(showing, "_LINES_S", 0.0)
-    trial, other = Trial(0, {}, State.UNFINISHED), Trial(1, {}, State.UNFINISHED)
+    trial, other = Trial(0, {}, TrialState.UNFINISHED), Trial(1, {}, TrialState.UNFINISHED)
     output = console()
-    showing.Screen(output).show([Shown(trial, 0.4, 1.0, 12.0, False), Shown(other, 0.0, 1.0, None, False)])
+    showing.SearchScreen(output).show(
+        [RunningTrial(trial, 0.4, 1.0, 12.0, False), RunningTrial(other, 0.0, 1.0, None, False)]
+    )
     lines = ["trial-000: 40% of its steps, score 12.0", "trial-001: 0% of its steps, no score yet"]
     assert said_on(output).splitlines() == lines
 

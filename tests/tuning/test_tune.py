@@ -137,14 +137,14 @@ def test_after_ctrl_c_trials_are_unfinished_and_there_is_a_page(
 ) -> None:
     HOW[1] = ("waits", 1.0)
 
-    look = Search._look
+    report = Search._report_scores
 
     def interrupted(self: Search) -> None:
-        look(self)
+        report(self)
         if any(one.watch.score is not None for one in self._running if one.trial.number == 1):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Search, "_look", interrupted)
+    monkeypatch.setattr(Search, "_report_scores", interrupted)
     with pytest.raises(KeyboardInterrupt) as stopped:
         tune(stands, tmp_path / "out", console(), trials=3, jobs=1)
     assert stopped.value.__notes__ == [

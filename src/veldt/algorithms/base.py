@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -88,9 +88,8 @@ class Algorithm(ABC):
     name: str  # in messages; in a run the name under which the class is registered
     rule: UpdateRule = Adam()
     max_grad_norm: float = 0.0  # upper limit of the gradient's norm; 0: no limit
-    run_steps: int = (
-        0  # agent steps of the whole run, for schedules of what `prepare_noise` does; 0: not known
-    )
+    # Agent steps of the whole run, for schedules of what `prepare_noise` does; 0: not known.
+    run_steps: int = 0
     _env_slice: tuple[int, int] | None = None
 
     @abstractmethod
@@ -179,7 +178,7 @@ class Algorithm(ABC):
         """Tells this copy that it acts only for envs `first` and following, out of `total` in the run."""
         self._env_slice = first, total
 
-    def scored_envs(self, num_envs: int) -> range:
+    def scored_envs(self, num_envs: int) -> Collection[int]:
         """The envs whose episodes count for the mean return, where some envs explore much more than others."""
         return range(num_envs)
 

@@ -46,6 +46,11 @@ class ParameterGroup:
             raise UsageError(
                 f"the parameter group {self.name} moves every {self.every} updates: give 1 or more"
             )
+        if self.max_grad_norm < 0:
+            raise UsageError(
+                f"the parameter group {self.name} has a max_grad_norm of {self.max_grad_norm:g}: it must be 0 (no "
+                "limit) or more"
+            )
 
     def longest_prefix(self, parameter: str) -> int:
         """Length of the longest prefix that fits the name; -1 if none does."""

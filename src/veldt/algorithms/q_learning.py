@@ -284,9 +284,12 @@ class QLearning(ReplayAlgorithm):
     def action_values(self, forward: Forward, observation: Observation) -> Tensor:
         return self.values(forward(observation))
 
-    def scored_envs(self, num_envs: int) -> range:
-        has_rungs = self._config.exploration == "ladder" and not self._config.noisy
-        return range(num_envs // 2 if has_rungs else 0, num_envs)
+    def scored_envs(self, num_envs: int) -> Sequence[int]:
+        """Of a ladder, the half of the rungs that explores least."""
+        if self._config.exploration != "ladder" or self._config.noisy:
+            return range(num_envs)
+        rungs = min(self._config.ladder_rungs or num_envs, num_envs)
+        return [b for b in range(num_envs) if b % rungs >= rungs // 2]
 
     def exploration(self, steps: int) -> dict[str, float]:
         return (

@@ -8,6 +8,7 @@ from veldt.runs.checkpoint_files import Checkpoint
 
 
 def check_recipe(checkpoint: Checkpoint, config: TrainConfig) -> None:
+    """Raises CheckpointError if another recipe than the run's has written the checkpoint."""
     wrote = checkpoint.meta.get("recipe")
     if wrote != config.recipe:
         raise CheckpointError(

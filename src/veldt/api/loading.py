@@ -49,7 +49,8 @@ def load_agent(
     for note in notes:
         print(note, file=sys.stderr)
     check_recipe(checkpoint, chosen.config)
-    weights = checkpoint.groups["weights"]
+    with restoring(checkpoint):
+        weights = checkpoint.groups["weights"]
     return _agent(chosen, weights, restoring(checkpoint), directory.path, checkpoint.step, target)
 
 

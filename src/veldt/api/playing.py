@@ -147,12 +147,12 @@ def evaluate(
         raise UsageError(f"--episodes is {episodes}: it must be at least 1")
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
-    begun = None if starts is None else read_starts(Path(starts))
+    recorded = None if starts is None else read_starts(Path(starts))
     choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
     agent = _agent(run, best, choice, "evaluate(run, {})")
-    if begun is not None:
-        begun.refuse_other(agent.source, agent.config.atari, agent.spec.action)
-        return play_starts(agent, begun, seed=seed, greedy=greedy)
+    if recorded is not None:
+        recorded.refuse_other(agent.source, agent.config.atari, agent.spec.action)
+        return play_starts(agent, recorded, seed=seed, greedy=greedy)
     if protocol == "atari":
         return play_steps(agent, agent.config.run.evaluate_steps, seed=seed, greedy=greedy)
     return play_episodes(agent, 30 if episodes is None else episodes, seed=seed, greedy=greedy)

@@ -15,7 +15,7 @@ from veldt.cli.arguments import HelpShown
 from veldt.cli.limits import why_too_few
 from veldt.cli.streams import complain, prepare_streams, show
 from veldt.cli.tracebacks import users_part
-from veldt.cli.verbs import experiment, exporting, inspecting, starts, training, tune
+from veldt.cli.verbs import experiment, exporting, inspecting, recipes, starts, training, tune
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
 from veldt.user_code.attribution import naming_user_code
 from veldt.user_code.import_path import working_directory
@@ -53,7 +53,7 @@ VERBS: Mapping[str, Callable[[list[str]], str]] = {
     "watch": inspecting.watch,
     "report": inspecting.report,
     "export": exporting.export,
-    "recipes": inspecting.recipes,
+    "recipes": recipes.recipes,
     "doctor": inspecting.doctor,
     "bench": inspecting.bench,
     "tune": tune.tune,

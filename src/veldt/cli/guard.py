@@ -23,6 +23,7 @@ from collections.abc import Callable
 from veldt.runtime import activity
 from veldt.runtime.descendants import adopt_orphans, end_descendants
 from veldt.runtime.endings import NO_MORE_PROCESSES, end_with, own_forks
+from veldt.standard_streams import fill_closed_streams
 
 # Signals that a user may send to the parent alone, whose process id is the one that the shell shows.
 _REQUESTS = (
@@ -66,7 +67,7 @@ def _end_servers() -> None:
 
 def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     """Runs `work` in a child and returns its exit code, in both processes. `arguments` are the command line's."""
-    _fill_closed_streams()
+    fill_closed_streams()
     # Where a parent has passed on that it ignores this signal, no process could wait for its children.
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -238,10 +239,3 @@ def _result(memory: mmap.mmap, asked: set[int], code: int, arguments: list[str])
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # the terminal may be closed
         os.write(2, f"{text}\n".encode())
-
-
-def _fill_closed_streams() -> None:
-    """Opens the null device for closed standard streams (`>&-`): else a pipe would get their number and output."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
-import os
 import sys
-from typing import TextIO
 
 from veldt.errors import VeldtError
+from veldt.standard_streams import discard_output, fill_closed_streams
 
 # The reader (`| head`) or the terminal has closed, which is no failure.
 _GONE = (errno.EPIPE, errno.EIO)
 
 
 def prepare_streams() -> None:
-    """Lets all texts be printed, and opens the null device for each standard stream that was closed (`>&-`).
+    """Lets all texts be printed, also where a standard stream was closed (`>&-`).
 
-    Else the next opened file (the run's lock, say) would get the stream's number, and the printed text. What the
-    encoding of standard output lacks is printed as an escape: ± in ASCII, or a path that is not UTF-8.
+    What the encoding of standard output lacks is printed as an escape: ± in ASCII, or a path that is not UTF-8.
     """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
+    fill_closed_streams()
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - open until the process ends
@@ -41,7 +36,7 @@ def show(text: str) -> None:
             print(text)
         sys.stdout.flush()
     except OSError as error:
-        _silence(sys.stdout)
+        discard_output(sys.stdout)
         if error.errno not in _GONE:
             raise VeldtError(
                 f"cannot print the result ({error.strerror}): send it elsewhere; what was asked for is done"
@@ -54,12 +49,4 @@ def complain(text: str) -> None:
         print(text, file=sys.stderr)
         sys.stderr.flush()
     except OSError:
-        _silence(sys.stderr)
-
-
-def _silence(stream: TextIO) -> None:
-    """Redirects the stream to the null device: flushing its buffer would fail again at exit (exit code 120)."""
-    with contextlib.suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream.fileno())
-        os.close(null)
+        discard_output(sys.stderr)

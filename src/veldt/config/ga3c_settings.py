@@ -141,7 +141,6 @@ class Ga3cConfig(RolesConfig):
             check_even(envs, self.agent_processes, "agent_processes", "agent process")
         if 0 < self.training_queue < self.agent_processes:
             raise UsageError(
-                f"--training-queue is {self.training_queue}, and there are {self.agent_processes} "
-                f"agent processes: it must have room for "
-                "a rollout of each"
+                f"--training-queue is {self.training_queue}, and there are {self.agent_processes} agent processes: it "
+                "must have room for a rollout of each"
             )

@@ -19,7 +19,7 @@ from veldt.algorithms.schedule_settings import schedule_functions
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import EnvSource, imported_module, resolve
 from veldt.errors import UsageError
-from veldt.networks.build import is_own
+from veldt.networks.build import is_own_network
 from veldt.networks.own import NO_PARTS, PARTS, Factory, OwnParts
 from veldt.setting_metadata import check_type, flag
 from veldt.user_code.import_path import can_be_loaded, no_module
@@ -120,7 +120,7 @@ def admit(
 def own_names(config: TrainConfig) -> dict[str, str]:
     """Returns the names of the user's own parts of the network that the configuration names, by part."""
     named = {part: getattr(config.network, part) for part in PARTS}
-    return {part: name for part, name in named.items() if name and is_own(name)}
+    return {part: name for part, name in named.items() if name and is_own_network(name)}
 
 
 def remember_code(

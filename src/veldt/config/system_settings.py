@@ -146,8 +146,7 @@ def check_even(envs: int, processes: int, name: str, each: str) -> None:
         lower = envs // processes * processes
         fits = " or ".join(f"{number:,}" for number in (lower, lower + processes) if number)
         raise UsageError(
-            f"--num-envs is {envs} and {flag(name)} is {processes}: each {each} must get as many envs; "
-            f"take {fits} envs"
+            f"--num-envs is {envs} and {flag(name)} is {processes}: each {each} must get as many envs; take {fits} envs"
         )
 
 

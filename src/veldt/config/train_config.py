@@ -303,9 +303,8 @@ class TrainConfig:
 def _check_shares(batch: int, learners: int) -> None:
     if batch % learners:
         raise UsageError(
-            f"--batch-size is {batch:,} and --learners is {learners}: each learner must get as many; "
-            f"take a multiple of "
-            f"{learners}"
+            f"--batch-size is {batch:,} and --learners is {learners}: each learner must get as many; take a multiple "
+            f"of {learners}"
         )
 
 
@@ -331,16 +330,14 @@ def _check_sizes(
     sure = width * (math.ceil(size / width) // 2)
     if learn.batch_size > sure:
         raise UsageError(
-            f"--batch-size is {learn.batch_size:,}, and a replay buffer for {replay.buffer_size:,} "
-            f"transitions{each} of {width} "
-            f"envs holds only {sure:,} for certain when episodes are short: take a larger --buffer-size, or a "
-            "smaller batch"
+            f"--batch-size is {learn.batch_size:,}, and a replay buffer for {replay.buffer_size:,} transitions{each} "
+            f"of {width} envs holds only {sure:,} for certain when episodes are short: take a larger --buffer-size, or "
+            "a smaller batch"
         )
     if starts < learn.batch_size:
         raise UsageError(
-            f"--batch-size is {learn.batch_size:,}, and learning starts after "
-            f"{learn.learning_starts:,} steps{each}, when less "
-            "is stored: raise --learning-starts, or take a smaller batch"
+            f"--batch-size is {learn.batch_size:,}, and learning starts after {learn.learning_starts:,} steps{each}, "
+            "when less is stored: raise --learning-starts, or take a smaller batch"
         )
     share = math.ceil(size / width)
     if in_phases and learn.steps_per_phase(width) > share:

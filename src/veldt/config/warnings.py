@@ -74,8 +74,7 @@ def warnings_about(
     if isinstance(learn, OffPolicyConfig) and learn.training_intensity > _MANY_UPDATES * learn.batch_size:
         updates = learn.training_intensity / learn.batch_size
         warnings.append(
-            f"--training-intensity is {learn.training_intensity:g}, and --batch-size "
-            f"{learn.batch_size:,}: acting waits for "
-            f"{updates:,.0f} updates for every step; lower it, or take a larger batch"
+            f"--training-intensity is {learn.training_intensity:g}, and --batch-size {learn.batch_size:,}: acting "
+            f"waits for {updates:,.0f} updates for every step; lower it, or take a larger batch"
         )
     return warnings

@@ -34,9 +34,8 @@ class NativeAtari:
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self._ale = ale = ALEInterface()
         ale.setInt("random_seed", 0)
-        ale.setFloat(
-            "repeat_action_probability", 0.0
-        )  # sticky actions are drawn here, from the episode's seed
+        # Sticky actions are drawn here, from the episode's seed.
+        ale.setFloat("repeat_action_probability", 0.0)
         ale.loadROM(rom_path(env))
         ale.reset_game()
         self._start = ale.cloneState()

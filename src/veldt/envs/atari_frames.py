@@ -87,7 +87,7 @@ class FrameMaker:
     Args:
         screen: (height, width) of the emulator's screen; most games have 210 x 160, a few are taller.
         frame: (height, width) of the frame.
-            grey_screen: writes the emulator's current screen in grey into a uint8 array of the screen's shape.
+        grey_screen: writes the emulator's current screen in grey into a uint8 array of the screen's shape.
     """
 
     def __init__(

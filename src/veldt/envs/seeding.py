@@ -41,7 +41,7 @@ def uniform(run_seed: int, stream: int, env: np.ndarray, step: np.ndarray, count
         count: numbers per step.
 
     Returns:
-            float32 [T, B, count]; entry (t, b, k) depends on (run_seed, stream, env[b], step[t], k) alone.
+        float32 [T, B, count]; entry (t, b, k) depends on (run_seed, stream, env[b], step[t], k) alone.
     """
     with np.errstate(over="ignore"):
         key = _mix(np.array((run_seed * 8 + stream) % 2**64, np.uint64) + _GOLDEN)

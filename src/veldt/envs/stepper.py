@@ -297,7 +297,7 @@ class Stepper:
             raise self._error(index, _FOR_EVER, error) from error
         step = f"failed in step {episode_step}"
         self._replace(index, "failed to reset" if self._slot.is_last[t, b] else step, error, t + 1)
-        self.cut_off(b, t)
+        self._interrupt(b, t)
 
     def _replace(self, index: int, what: str, error: Exception, t: int) -> None:
         """Ends the run, or replaces a failed env by a new one; its next episode begins in row `t`."""
@@ -319,7 +319,7 @@ class Stepper:
         except Exception as again:
             raise self._error(index, _AGAIN, again) from again
 
-    def cut_off(self, b: int, t: int) -> None:
+    def _interrupt(self, b: int, t: int) -> None:
         """Makes step `t` of env `b` a reset step; step t-1, if of the same episode, becomes the trajectory's end."""
         slot = self._slot
         slot.valid[t, b], slot.reward[t, b] = False, 0.0

@@ -45,13 +45,13 @@ class WorkerArgs:
 
 
 def run(
-    pipe: Connection, wiring: WorkerArgs, settings: StepperSettings, slot: Trajectory, parts: Sequence[slice]
+    pipe: Connection, own: WorkerArgs, settings: StepperSettings, slot: Trajectory, parts: Sequence[slice]
 ) -> None:
     """Entry point of the process. `parts` are this process's envs in each group."""
     leave_signals_to_parent()
-    pin(wiring.core)
+    pin(own.core)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    progress = wiring.board["progress"][wiring.worker]
+    progress = own.board["progress"][own.worker]
     trace = enable_stack_dump()
     try:
         steppers = [Stepper(settings, slot, part, progress, offers_core=True) for part in parts]
@@ -60,9 +60,9 @@ def run(
         return
     _one_thread()
     pipe.send_bytes(pack({"trace": trace}))
-    commands, failed = wiring.board["commands"][wiring.worker], wiring.board["failed"]
+    commands, failed = own.board["commands"][own.worker], own.board["failed"]
     for turn in itertools.cycle(range(RING)):
-        while not acquire(wiring.go, 60.0, wiring.spin_s):
+        while not acquire(own.go, 60.0, own.spin_s):
             pass  # the process ends with its parent, so waiting for a command needs no deadline
         what, group, t = commands[turn].tolist()
         if what == STOP:
@@ -76,10 +76,10 @@ def run(
             else:
                 pipe.send_bytes(_answer(steppers, pipe.recv_bytes()))
         except Exception as error:
-            failed[wiring.worker] = True
+            failed[own.worker] = True
             pipe.send_bytes(_failure(error))
         if what != CALL:
-            wiring.done[group].release()
+            own.done[group].release()
     for stepper in steppers:
         stepper.close()
 

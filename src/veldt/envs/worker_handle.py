@@ -63,9 +63,9 @@ class WorkerHandle:
         self._failed = board["failed"]
         self._turn, self._trace = 0, -1
         self._go, self._done = context.Semaphore(0), [context.Semaphore(0) for _ in parts]
-        wiring = WorkerArgs(index, board, self._go, self._done, core, spin_s)
+        arguments = WorkerArgs(index, board, self._go, self._done, core, spin_s)
         name = f"env process {index}"
-        self._child = Child(context, name, worker.run, wiring, settings, slot, parts)
+        self._child = Child(context, name, worker.run, arguments, settings, slot, parts)
 
     def await_ready(self) -> None:
         """Waits until all environments are made. EnvError if one cannot be made."""

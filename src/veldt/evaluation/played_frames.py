@@ -12,17 +12,10 @@ from veldt.agent import Agent
 from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
 
-_FPS = 30.0
-
 
 def draw_without_screen() -> None:
     """Frames are recorded, not shown: without this, pygame fails where there is no screen."""
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-
-
-def frames_per_second(agent: Agent) -> float:
-    """Returns the speed at which a video of the agent's env is shown."""
-    return 60.0 / agent.spec.frames_per_step if agent.spec.frames_per_step > 1 else _FPS
 
 
 def not_drawn(name: str, error: Exception) -> str:

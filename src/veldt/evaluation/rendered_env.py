@@ -14,9 +14,13 @@ from veldt.envs.source import EnvSource
 from veldt.errors import EnvError, as_error
 from veldt.runtime.activity import Record
 
+_FPS, _ATARI_FPS = 30.0, 60.0
+
 
 class RenderedEnv:
     """An env that renders. Its failures are raised as EnvError with the env's name, the seed and the step.
+
+    `steps_per_second` is the speed at which it is shown, with a picture for each step; Atari's is that of the console.
 
     Raises:
         UsageError: the env does not support rendering.
@@ -33,6 +37,7 @@ class RenderedEnv:
             self._record.close()
             raise
         self.spec = self._env.spec
+        self.steps_per_second = _ATARI_FPS / self.spec.frames_per_step if source.is_atari else _FPS
         self._steps = 0
 
     def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:

@@ -6,7 +6,6 @@ free, so that several learners update at once and mostly none waits (Stooke & Ab
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from veldt.errors import PeerLostError
+from veldt.exchange.parameter_partition import split_evenly
 from veldt.runtime.locks import RecordLocks
 from veldt.runtime.shared import Layout, SharedArrays
 
@@ -54,8 +54,7 @@ class CentralStore:
 
     def __init__(self, spec: CentralStoreSpec, context: BaseContext | None) -> None:
         total = len(spec.initial[PARAMETERS])
-        edges = np.linspace(0, total, spec.chunks + 1).astype(int).tolist()
-        self._bounds = list(itertools.pairwise(edges))
+        self._bounds = split_evenly(total, spec.chunks)
         # Each chunk has a step count of its own: chunks are updated separately.
         shapes = {name: array.shape or (spec.chunks, 16) for name, array in spec.initial.items()}
         layouts = {name: Layout(shape, "float32") for name, shape in shapes.items()}
@@ -139,7 +138,7 @@ class CentralStoreClient:
         return {name: value.numpy() for name, value in copies.items()}
 
     def _lock_any(self, remaining: Sequence[int]) -> int:
-        """Locks one of the chunks `left` as soon as one is free, and returns its number."""
+        """Locks one of the `remaining` chunks as soon as one is free, and returns its number."""
         has_waited, began = False, time.perf_counter()
         while time.perf_counter() < began + self._deadline_s:
             for number in remaining:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from veldt.errors import PeerLostError, UsageError
+from veldt.errors import PeerLostError, UsageError, first_line
 from veldt.runtime.devices import synchronise
 
 # For all learners to call an all-reduce: the first call may come after a network is compiled.
@@ -150,9 +150,8 @@ class AllReduce:
             # On an accelerator the call was only queued, and would otherwise be waited for outside this block.
             synchronise(self._device)
         except RuntimeError as error:
-            first = str(error).strip().splitlines()[0]
             raise PeerLostError(
-                f"another learner has ended, or did not answer within {_DEADLINE}: {first}"
+                f"another learner has ended, or did not answer within {_DEADLINE}: {first_line(error)}"
             ) from error
         finally:
             self._is_waiting = False

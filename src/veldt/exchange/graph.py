@@ -25,9 +25,8 @@ from veldt.exchange.weights import SharedWeights
 from veldt.runtime.shared import Layout
 
 Groups = dict[str, dict[str, np.ndarray]]
-Wiring = Mapping[
-    str, str | tuple[str, ...]
-]  # parameters of an entry function: the edge of each, or its edges
+# By parameter of an entry function: the name of its edge, or the names of its edges.
+Wiring = Mapping[str, str | tuple[str, ...]]
 T = TypeVar("T")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from veldt.experiments.planning.games import env_of_game
-from veldt.setting_metadata import flag
+from veldt.setting_metadata import as_words
 
 if TYPE_CHECKING:
     from veldt.experiments.figures import Exhibit
@@ -78,7 +77,7 @@ class Training:
     @property
     def flags(self) -> list[str]:
         """The settings as flags."""
-        return [word for name, value in self.settings.items() for word in as_flag(name, value)]
+        return [word for name, value in self.settings.items() for word in as_words(name, value)]
 
     def command(self, directory: Path) -> list[str]:
         """Returns the command that trains the run in `directory`."""
@@ -152,15 +151,6 @@ class Experiment:
     needs: Mapping[str, str] = field(default_factory=dict)
     env_of: Callable[[str], str] = env_of_game
     normalises: bool = False
-
-
-def as_flag(name: str, value: Any) -> list[str]:
-    """Returns a setting as words of a command."""
-    if isinstance(value, bool):
-        return [flag(name) if value else flag(f"no_{name}")]
-    if isinstance(value, tuple | list):
-        return [flag(name), *map(str, value)]
-    return [flag(name), json.dumps(value) if isinstance(value, dict) else f"{value}"]
 
 
 def file_name(text: str) -> str:

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from veldt.experiments.experiment import Job, Training
-from veldt.experiments.scheduler import Progress
+from veldt.experiments.scheduler import JobProgress
 from veldt.experiments.workspace import Workspace
 from veldt.formatting import as_float, decimal, duration
 from veldt.runs import strict_json
@@ -57,24 +57,24 @@ class LiveTable(LiveView):
     def __init__(self, console: Console, workspace: Workspace, jobs: Sequence[Job]) -> None:
         super().__init__(console)
         self._workspace, self._jobs = workspace, jobs
-        self._said: set[Job] | None = None
+        self._printed: set[Job] | None = None
 
-    def show(self, progress: Progress) -> None:
-        """Draws the table, at most once in two seconds; without a terminal, says which jobs have ended."""
+    def show(self, progress: JobProgress) -> None:
+        """Draws the table, at most once in two seconds; without a terminal, prints which jobs have ended."""
         if not self.draw(lambda: self._table(progress)):
-            self._say_ended(progress)
+            self._print_ended(progress)
 
-    def _say_ended(self, progress: Progress) -> None:
-        if self._said is None:
-            self._said = set(progress.done)
+    def _print_ended(self, progress: JobProgress) -> None:
+        if self._printed is None:
+            self._printed = set(progress.done)
         for job in (*progress.done, *progress.failed):
-            if job not in self._said:
-                self._said.add(job)
+            if job not in self._printed:
+                self._printed.add(job)
                 ended = len(progress.done) + len(progress.failed)
                 how = f"failed: {progress.failed[job]}" if job in progress.failed else "done"
                 self._console.print(f"{ended}/{len(self._jobs)} {job.name}: {how}", highlight=False)
 
-    def _table(self, progress: Progress) -> Table:
+    def _table(self, progress: JobProgress) -> Table:
         table = Table("run", "state", "time", "return", box=None)
         waiting = len(progress.waiting)
         for job, began in progress.started.items():

@@ -25,7 +25,7 @@ class OwnDirectory:
         verb: of the command.
         noun: what the command makes there, with the file `<noun>.json` of what was asked.
         asked: JSON values by name; a value may be an object of further values.
-        said_as: returns how messages call a value of `asked`: by its name, or by `name.inner name`.
+        name_in_messages: returns how messages call a value of `asked`: by its name, or by `name.inner name`.
         before: names of files that may be there before the command has begun.
     """
 
@@ -35,11 +35,11 @@ class OwnDirectory:
         verb: str,
         noun: str,
         asked: Mapping[str, Any],
-        said_as: Callable[[str], str],
+        name_in_messages: Callable[[str], str],
         before: Collection[str] = (),
     ) -> None:
         self.root, self._verb, self._noun, self._asked = root, verb, noun, asked
-        self._said_as, self._before = said_as, {_LOCK, *before}
+        self._name_in_messages, self._before = name_in_messages, {_LOCK, *before}
         self._path = root / f"{noun}.json"
         self._made: list[Path] = []
 
@@ -63,13 +63,20 @@ class OwnDirectory:
         with explained("the lock", self.root / _LOCK, AGAIN):
             self._lock = os.fdopen(open_in_place(self.root / _LOCK, os.O_WRONLY), "w")
         try:
+            self._take_lock()
+            if self._path.exists():
+                self._check_asked()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_lock(self) -> None:
+        try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(
                 f"another veldt {self._verb} works in {self.root}: wait for it, or name another directory by --out"
             ) from None
-        if self._path.exists():
-            self._check_asked()
 
     def close(self) -> None:
         """Unlocks the directory."""
@@ -113,7 +120,7 @@ class OwnDirectory:
         for name in now | before:
             if before.get(name) != now.get(name):
                 raise UsageError(
-                    f"{self.root} was made with {self._said_as(name)} {_shown(before.get(name))}, and "
+                    f"{self.root} was made with {self._name_in_messages(name)} {_shown(before.get(name))}, and "
                     f"{_shown(now.get(name))} is asked now: continue it with the same, or name another directory by "
                     "--out"
                 )

@@ -16,15 +16,15 @@ class OwnedProcess:
     """A command in a session of its own, so that Ctrl-C reaches this process alone. It is killed if this one ends.
 
     Args:
-        out, said: get its standard output and its standard error.
+        stdout, stderr: get what it writes there.
         cores: the cores on which it runs; None: all.
     """
 
     def __init__(
         self,
         command: Sequence[str],
-        out: IO[bytes] | int,
-        said: IO[bytes],
+        stdout: IO[bytes] | int,
+        stderr: IO[bytes],
         cores: Sequence[int] | None = None,
     ) -> None:
         # A pipe for each: the kernel signals the end of a pipe to one process only.
@@ -39,8 +39,8 @@ class OwnedProcess:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=said,
+                stdout=stdout,
+                stderr=stderr,
                 preexec_fn=prepare,  # noqa: PLW1509 # this process has no other thread
                 pass_fds=[parent_pipe],
                 start_new_session=True,
@@ -73,8 +73,7 @@ class OwnedProcess:
             self._process.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
             self.kill()
-        self.close()
 
     def close(self) -> None:
-        """Closes what it is owned by; to be called once, after its end."""
+        """Closes the pipe whose end would end it; to be called once, after its end."""
         os.close(self._own)

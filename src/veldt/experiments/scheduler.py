@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement
-from veldt.experiments.side_by_side import Ended, SideBySide
+from veldt.experiments.side_by_side import EndedCommand, SideBySide
 from veldt.experiments.workspace import Workspace
 from veldt.runs.files import says_full
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 @dataclass
-class Progress:
+class JobProgress:
     """What has become of the jobs: when each running one was started, and the sentence of each that failed."""
 
     waiting: list[Job]
@@ -35,15 +35,15 @@ class Scheduler:
     """
 
     def __init__(
-        self, workspace: Workspace, jobs: Sequence[Job], show: Callable[[Progress], None], budget_s: float
+        self, workspace: Workspace, jobs: Sequence[Job], show: Callable[[JobProgress], None], budget_s: float
     ) -> None:
         self._workspace, self._show = workspace, show
         done = [job for job in jobs if workspace.is_done(job)]
-        self.progress = Progress([job for job in jobs if job not in done], done=done)
+        self.progress = JobProgress([job for job in jobs if job not in done], done=done)
         self._until = time.monotonic() + budget_s
         self._running = SideBySide[Job]()
 
-    def run(self) -> Progress:
+    def run(self) -> JobProgress:
         """Runs all jobs that have no result yet.
 
         Raises:
@@ -56,7 +56,7 @@ class Scheduler:
                 if self._running.is_idle:
                     break
                 self._show(self.progress)
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
                 self._collect()
         except BaseException:
             self._running.interrupt_all()
@@ -89,7 +89,7 @@ class Scheduler:
                 _refuse_full_disk(ended.key, str(error))
                 self.progress.failed[ended.key] = str(error)
 
-    def _check(self, ended: Ended[Job]) -> None:
+    def _check(self, ended: EndedCommand[Job]) -> None:
         """Keeps a measurement's result. VeldtError if the job has failed."""
         if ended.code != 0:
             raise VeldtError(ended.sentence or f"exited with code {ended.code}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -13,13 +14,13 @@ from veldt.experiments.owned_process import OwnedProcess
 from veldt.runtime.cores import allowed_cores
 
 _INTERRUPT_S = 60.0  # in which an interrupted run writes its checkpoint
-_SAID = 2_000  # bytes
+_READ_AT_THE_END = 2_000  # bytes of standard error
 
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
-class Ended(Generic[Key]):
+class EndedCommand(Generic[Key]):
     """A command that has ended: its exit code, what it printed, and the sentence with which it failed ("" if none)."""
 
     key: Key
@@ -33,9 +34,14 @@ class _Running(Generic[Key]):
     key: Key
     process: OwnedProcess
     cores: list[int]
-    out: IO[bytes]
-    said: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
     killed_at: float = float("inf")
+
+    def close(self) -> None:
+        """To be called once, after the end of the process."""
+        for part in (self.process, self.stdout, self.stderr):
+            part.close()
 
 
 class SideBySide(Generic[Key]):
@@ -58,12 +64,16 @@ class SideBySide(Generic[Key]):
     def start(self, key: Key, command: Sequence[str], cores: int) -> None:
         """Starts a command that fits."""
         wanted = self._wanted(cores)
-        own, self._free = self._free[:wanted], self._free[wanted:]
-        out = tempfile.TemporaryFile()  # noqa: SIM115 # closed by ended
-        said = tempfile.TemporaryFile()  # noqa: SIM115
-        self._running.append(_Running(key, OwnedProcess(command, out, said, own), own, out, said))
+        own = self._free[:wanted]
+        with contextlib.ExitStack() as files:
+            stdout = files.enter_context(tempfile.TemporaryFile())
+            stderr = files.enter_context(tempfile.TemporaryFile())
+            process = OwnedProcess(command, stdout, stderr, own)
+            files.pop_all()  # closed at the end of the process
+        self._free = self._free[wanted:]
+        self._running.append(_Running(key, process, own, stdout, stderr))
 
-    def ended(self) -> Iterator[Ended[Key]]:
+    def ended(self) -> Iterator[EndedCommand[Key]]:
         """Yields each command that has ended since the last call."""
         for one in list(self._running):
             if one.process.poll() is None and time.monotonic() > one.killed_at:
@@ -72,10 +82,10 @@ class SideBySide(Generic[Key]):
                 continue
             self._running.remove(one)
             self._free = sorted([*self._free, *one.cores])
-            one.out.seek(0)
-            ended = Ended(one.key, code, one.out.read().decode(errors="replace"), last_sentence(one.said))
-            for part in (one.process, one.out, one.said):
-                part.close()
+            one.stdout.seek(0)
+            printed = one.stdout.read().decode(errors="replace")
+            ended = EndedCommand(one.key, code, printed, last_sentence(one.stderr))
+            one.close()
             yield ended
 
     def interrupt(self, key: Key) -> None:
@@ -90,16 +100,19 @@ class SideBySide(Generic[Key]):
         for one in self._running:
             one.process.interrupt()
         until = time.monotonic() + _INTERRUPT_S
-        for one in self._running:
+        while self._running:
+            one = self._running.pop()
             one.process.wait(until - time.monotonic())
+            one.close()
+            self._free = sorted([*self._free, *one.cores])
 
     def _wanted(self, cores: int) -> int:
         return min(cores or self._all, self._all)
 
 
-def last_sentence(said: IO[bytes]) -> str:
-    """Returns what a failed command has said: its line that begins with `veldt: `, else its last line."""
-    said.seek(max(0, said.seek(0, os.SEEK_END) - _SAID))
-    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines() if line.strip()]
+def last_sentence(stderr: IO[bytes]) -> str:
+    """Returns why a command has failed: its last line that begins with `veldt: `, else its last line."""
+    stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _READ_AT_THE_END))
+    lines = [line.strip() for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
     ours = [line.removeprefix("veldt: ") for line in lines if line.startswith("veldt: ")]
     return (ours or lines or [""])[-1]

@@ -29,7 +29,7 @@ class Workspace(OwnDirectory):
 
     def __init__(self, root: Path, experiment: Experiment, request: Request) -> None:
         asked = {"experiment": experiment.name, **dataclasses.asdict(request), "games": list(request.games)}
-        super().__init__(root, "experiment", "experiment", asked, _said_as, _BEFORE)
+        super().__init__(root, "experiment", "experiment", asked, _name_in_messages, _BEFORE)
         self.request = request
         self.speeds_path = root / _SPEEDS
 
@@ -81,5 +81,5 @@ class Workspace(OwnDirectory):
         return self.root / "measured" / f"{job.name}.json"
 
 
-def _said_as(name: str) -> str:
+def _name_in_messages(name: str) -> str:
     return "the experiment" if name == "experiment" else f"--{name}"

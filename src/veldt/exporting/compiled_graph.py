@@ -15,8 +15,7 @@ import torch._inductor
 from torch import Tensor
 
 from veldt.errors import UsageError, VeldtError, described
-from veldt.runs.export_files import write_export_file
-from veldt.runs.files import read_file
+from veldt.runs.files import read_file, write_new_file
 
 _LONGEST = 4 << 30  # bytes of a file; it has the weights in it
 
@@ -27,9 +26,8 @@ def refuse_uncompilable() -> None:
         raise UsageError(
             f"--aot-inductor needs torch 2.6 or later, and {torch.__version__} is installed: pip install -U torch"
         )
-    compiler = os.environ.get(
-        "CXX", "clang++" if platform.system() == "Darwin" else "g++"
-    )  # as torch chooses it
+    usual = "clang++" if platform.system() == "Darwin" else "g++"
+    compiler = os.environ.get("CXX", usual)  # as torch chooses it
     if shutil.which(compiler) is None:
         raise UsageError(
             f"--aot-inductor needs a C++ compiler, and there is no {compiler}: install it, or name another by the "
@@ -58,11 +56,11 @@ def write_compiled(program: torch.export.ExportedProgram, path: Path) -> None:
             )
         except Exception as error:
             raise VeldtError(
-                f"the policy's network cannot be compiled ({first_line(error)}): leave out --aot-inductor, or use "
+                f"the policy's network cannot be compiled ({cause_in_brief(error)}): leave out --aot-inductor, or use "
                 "--torch-export"
             ) from error
         content = read_file(Path(made), _LONGEST)
-    write_export_file(path, content)
+    write_new_file(path, content)
 
 
 def load_compiled(path: Path) -> Callable[[Sequence[Tensor]], list[Tensor]]:
@@ -71,5 +69,6 @@ def load_compiled(path: Path) -> Callable[[Sequence[Tensor]], list[Tensor]]:
     return lambda inputs: list(module(*inputs))
 
 
-def first_line(error: Exception) -> str:
+def cause_in_brief(error: Exception) -> str:
+    """Returns the kind of a torch error and the beginning of its message, whose rest is for torch's developers."""
     return described(error).strip().splitlines()[0][:200]

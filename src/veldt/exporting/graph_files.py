@@ -18,9 +18,9 @@ from torch import Tensor
 
 from veldt.agent import Agent
 from veldt.errors import UsageError, VeldtError
-from veldt.exporting.compiled_graph import first_line, load_compiled, write_compiled
+from veldt.exporting.compiled_graph import cause_in_brief, load_compiled, write_compiled
 from veldt.exporting.policy_graph import ACTION, PolicyGraph
-from veldt.runs.export_files import write_export_file
+from veldt.runs.files import write_new_file
 from veldt.runs.own_names import AOT, TORCH
 
 _PACKAGES = ("onnx", "onnxruntime", "onnxscript")
@@ -54,7 +54,7 @@ def captured(graph: PolicyGraph) -> torch.export.ExportedProgram:
             )
     except Exception as error:
         raise VeldtError(
-            f"torch.export cannot capture the policy's network as a graph ({first_line(error)}): leave out --onnx, "
+            f"torch.export cannot capture the policy's network as a graph ({cause_in_brief(error)}): leave out --onnx, "
             "--torch-export and --aot-inductor, or write the network without Python that depends on tensors: "
             "x.shape[0] for len(x), torch.where for if"
         ) from error
@@ -83,7 +83,7 @@ def _write_torch(program: torch.export.ExportedProgram, path: Path) -> None:
     content = io.BytesIO()
     with _quiet():
         torch.export.save(program, content)
-    write_export_file(path, content.getvalue())
+    write_new_file(path, content.getvalue())
 
 
 def _write_onnx(program: torch.export.ExportedProgram, graph: PolicyGraph, path: Path) -> None:
@@ -103,10 +103,10 @@ def _write_onnx(program: torch.export.ExportedProgram, graph: PolicyGraph, path:
             content = model.SerializeToString()
     except Exception as error:
         raise VeldtError(
-            f"the policy's network cannot be written as ONNX ({first_line(error)}): leave out --onnx, or use "
+            f"the policy's network cannot be written as ONNX ({cause_in_brief(error)}): leave out --onnx, or use "
             "--torch-export"
         ) from error
-    write_export_file(path, content)
+    write_new_file(path, content)
 
 
 def _name_batch(model: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from typing import Any
 
@@ -40,9 +41,8 @@ class PolicyGraph(nn.Module):
 
     def __init__(self, agent: Agent) -> None:
         super().__init__()
-        env = agent.make_env()
-        self._raw = RawObservations(env, agent.spec, agent.source.is_atari)
-        env.close()
+        with contextlib.closing(agent.make_env()) as env:
+            self._raw = RawObservations(env, agent.spec, agent.source.is_atari)
         self._network = _plain_copy(agent.network)
         self._algorithm = agent.config.make_algorithm(agent.spec.action)
         self._to_env = ActionToEnv(agent.spec.action)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from veldt.agent import Agent
 from veldt.envs.spec import ActionSpec, ArraySpec
-from veldt.networks.build import is_own
+from veldt.networks.build import is_own_network
 from veldt.networks.normaliser import CLIP, NAME, normaliser_of
 from veldt.runs.own_names import WEIGHTS
 
@@ -48,7 +48,9 @@ def _field(agent: Agent, field: ArraySpec) -> str:
     shape = list(field.network_shape)
     if field.dtype == "uint8":
         scaled = (
-            "as they are" if is_own(agent.config.network.network) else "multiplied by 1/255 in the network"
+            "as they are"
+            if is_own_network(agent.config.network.network)
+            else "multiplied by 1/255 in the network"
         )
         return f"pixels, uint8 {shape}, {scaled}"
     if field.is_box:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from veldt.config.run_code import own_names
 from veldt.config.train_config import SECTIONS, TrainConfig
 from veldt.recipes import RECIPES
-from veldt.setting_metadata import flag
+from veldt.setting_metadata import as_words
 
 # What is measured where it is not given, and decides rounding.
 _MEASURED = ("precision", "threads")
@@ -24,7 +23,7 @@ def training_command(config: TrainConfig, run: Mapping[str, Any]) -> str:
     """
     words = ["veldt", "train", config.recipe, "--env", config.env]
     if config.env_kwargs:
-        words += ["--env-kwargs", json.dumps(config.env_kwargs)]
+        words += as_words("env_kwargs", config.env_kwargs)
     recipe = RECIPES.get(config.recipe)
     if recipe is None or recipe.algorithm != config.algorithm:
         words += ["--algorithm", config.algorithm]
@@ -39,13 +38,5 @@ def training_command(config: TrainConfig, run: Mapping[str, Any]) -> str:
     settings = own_names(config) | settings  # those that were callables were not given as settings
     measured = {name: decided[name] for name in _MEASURED if name in decided}
     for name, value in (settings | {"seed": config.run.seed} | measured).items():
-        words += _words(name, value)
+        words += as_words(name, value)
     return shlex.join(words)
-
-
-def _words(name: str, value: Any) -> list[str]:
-    if isinstance(value, bool):
-        return [flag(name) if value else flag(name).replace("--", "--no-", 1)]
-    if isinstance(value, list | tuple):
-        return [flag(name), *map(str, value)]
-    return [flag(name), "none" if value is None else str(value)]

@@ -13,14 +13,15 @@ import numpy as np
 
 from veldt.agent import Agent
 from veldt.errors import EnvError, UsageError
-from veldt.evaluation.played_frames import draw_without_screen, frames_per_second, not_drawn, played_frames
+from veldt.evaluation.played_frames import draw_without_screen, not_drawn, played_frames
 from veldt.evaluation.rendered_env import RenderedEnv
 from veldt.evaluation.video_file import write_video
 from veldt.exporting.card import model_card
 from veldt.exporting.raw_observations import GraphArray
 from veldt.exporting.stored_export import export_config
 from veldt.runs import strict_json
-from veldt.runs.export_files import new_export, write_export_file
+from veldt.runs.export_files import new_export
+from veldt.runs.files import write_new_file
 from veldt.runs.own_names import CARD, CONFIG, GRAPHS, VIDEO, WEIGHTS
 from veldt.runs.tensor_file import write_tensors
 
@@ -69,10 +70,10 @@ def write_export(
         no_video = _write_video(agent, folder / VIDEO, facts) if video else _NOT_ASKED
         weights = {"sha256": digest, "size": size}
         values = export_config(agent, run, facts, weights, arrays)
-        write_export_file(folder / CONFIG, (strict_json.dumps(values, indent=2) + "\n").encode())
+        write_new_file(folder / CONFIG, (strict_json.dumps(values, indent=2) + "\n").encode())
         names = [name for name in (WEIGHTS, CONFIG, VIDEO, *GRAPHS) if (folder / name).exists()]
         card = model_card(agent, run, facts, names, no_video, arrays)
-        write_export_file(folder / CARD, card.encode())
+        write_new_file(folder / CARD, card.encode())
     return Export(out, [CARD, *names], facts["mean"], no_video, differences)
 
 
@@ -107,7 +108,7 @@ def _write_video(agent: Agent, path: Path, facts: Mapping[str, Any]) -> str | No
         return str(error)
     except EnvError as error:
         return _drawing_failed(agent, error)
-    fps = frames_per_second(agent)
+    fps = rendered.steps_per_second
     try:
         frames = played_frames(agent, rendered, facts["seed"], facts["greedy"], [])
         write_video(islice(frames, int(_LONGEST_VIDEO * fps)), path, fps)

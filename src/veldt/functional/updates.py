@@ -22,6 +22,8 @@ _FUSED = 100_000
 
 
 class UpdateRule(Protocol):
+    """See the module's docstring. Parameters, gradients and accumulators are float32 [P]."""
+
     squares: ClassVar[str]
     """The entry of the state that is a sum of squares, and so is never below 0."""
 

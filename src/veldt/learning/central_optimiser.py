@@ -10,7 +10,7 @@ from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Loss
 from veldt.exchange.central_store import PARAMETERS, CentralStoreClient, Chunk
-from veldt.learning.optimiser import GroupedRule, Piece
+from veldt.learning.optimiser import GroupedRule, GroupSlice
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.devices import in_host_memory, one_thread, to_device
 
@@ -139,7 +139,7 @@ class CentralOptimiser:
             if not self._is_on_cpu:
                 self._host_start[name].copy_(start)
 
-    def _decay(self, name: str, piece: Piece) -> float:
+    def _decay(self, name: str, piece: GroupSlice) -> float:
         """The factor on an entry of the state over the steps since the last exchange; 1 for the parameters."""
         if name == PARAMETERS:
             return 1.0

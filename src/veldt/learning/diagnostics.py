@@ -38,9 +38,8 @@ class Diagnostics:
         if not self._saturation or (half := _half_of(batch)) is None:
             return
         gradient_P, buffers = self._parameters.gradient, self._parameters.buffers()
-        before = [
-            buffer.clone() for buffer in buffers
-        ]  # such as the running mean of a user's batch normalisation
+        # Such as the running mean of a user's batch normalisation.
+        before = [buffer.clone() for buffer in buffers]
         with torch.random.fork_rng(devices=[gradient_P.device] if gradient_P.is_cuda else []):
             backward(half)
         self._half_P = gradient_P.clone()

@@ -25,7 +25,7 @@ from veldt.networks.flat import FlatParameters
 
 
 @dataclass(frozen=True)
-class Piece:
+class GroupSlice:
     """Consecutive parameters `first` up to `end` of a group. `counters` is appended to its counters' names."""
 
     first: int
@@ -52,7 +52,7 @@ class GroupedRule:
         self.members: dict[str, list[int]] = {group.name: [] for group in groups}
         if len(self.members) < len(self.groups):
             raise UsageError(f"two parameter groups have the same name, of {_listed(groups)}: rename one")
-        self.pieces: list[Piece] = []
+        self.pieces: list[GroupSlice] = []
         first = 0
         for number, (name, size) in enumerate(zip(parameters.names, parameters.sizes, strict=True)):
             group = group_of(groups, name)
@@ -65,7 +65,7 @@ class GroupedRule:
             if last is not None and last.group is group:
                 first = self.pieces.pop().first
             end = (last.end if last is not None else 0) + size
-            self.pieces.append(Piece(first, end, group, self._counters(group)))
+            self.pieces.append(GroupSlice(first, end, group, self._counters(group)))
             first = end
         if empty := [name for name, numbers in self.members.items() if not numbers]:
             raise UsageError(
@@ -111,7 +111,7 @@ class GroupedRule:
                     state.setdefault(name + piece.counters, value)
         return state
 
-    def within(self, first: int, end: int) -> Iterator[tuple[Piece, slice]]:
+    def within(self, first: int, end: int) -> Iterator[tuple[GroupSlice, slice]]:
         """Yields the pieces that overlap the parameters `first` to `end`, each with its slice of those."""
         for piece in self.pieces:
             start, stop = max(first, piece.first), min(end, piece.end)
@@ -148,13 +148,15 @@ class GroupedRule:
                     own[name] = state[name + piece.counters].copy_(before[name + piece.counters])
             rule.apply(parameters_N[part], gradient_N[part], own, rate, bf16_R[part])
 
-    def _runs(self, first: int, end: int, rates: Mapping[str, float]) -> list[tuple[Piece, slice, float]]:
+    def _runs(
+        self, first: int, end: int, rates: Mapping[str, float]
+    ) -> list[tuple[GroupSlice, slice, float]]:
         """The slices of the parameters `first` to `end` to update, each with its rate: adjacent pieces with the same
         rule, counters and rate together, and an empty slice for a group that has no parameters there.
 
         With an empty slice, a group only counts its update: each shard and each chunk has the counters of all groups.
         """
-        runs: list[tuple[Piece, slice, float]] = []
+        runs: list[tuple[GroupSlice, slice, float]] = []
         inside = list(self.within(first, end))
         names = {piece.group.name for piece, _ in inside}
         outside = {piece.group.name: piece for piece in self.pieces if piece.group.name not in names}

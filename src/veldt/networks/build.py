@@ -84,7 +84,7 @@ class UserTorso(nn.Module):
         return self.module(observation)
 
 
-def is_own(network: str | TorsoFactory) -> bool:
+def is_own_network(network: str | TorsoFactory) -> bool:
     """Whether the network is the user's own: a callable, or `module:function`."""
     return not isinstance(network, str) or ":" in network
 
@@ -112,7 +112,7 @@ def build_torso(
         UsageError: the network does not exist, or it does not fit the observation.
         NetworkError: the user's own network raised an exception.
     """
-    if not isinstance(network, str) or is_own(network):
+    if not isinstance(network, str) or is_own_network(network):
         name = network if isinstance(network, str) else name_of(network)
         shape = spec.observation_shape
         module = make_own("network", network, shape, f"the shape {shape}")

@@ -38,7 +38,6 @@ class ObservationNormaliser(nn.Module):
 
     def __init__(self, spec: EnvSpec) -> None:
         super().__init__()
-        self._is_dict = spec.is_dict
         self._names = [name for name, field in spec.observation.items() if is_normalised(field)]
         self.fields = nn.ModuleList(_Field(spec.observation[name].shape) for name in self._names)
 

@@ -118,7 +118,7 @@ def make_own(
 
 def tried(subject: str, module: Callable[..., Any], *inputs: Any) -> Any:
     """Returns the outputs of a module, without gradient. Raises NetworkError where it raised an exception."""
-    shapes = ", ".join(map(described, inputs))
+    shapes = ", ".join(map(form_of, inputs))
     with (
         torch.no_grad(),
         as_error(NetworkError, f"{subject} failed on the inputs {shapes}"),
@@ -136,14 +136,14 @@ def example(spec: EnvSpec) -> Tensor | dict[str, Tensor]:
     return fields if spec.is_dict else fields[""]
 
 
-def described(value: Any) -> str:
-    """The shape of a tensor, or of those in a tuple or a dictionary, for messages."""
+def form_of(value: Any) -> str:
+    """Returns dtype and shape of a tensor, or of those in a tuple or a dictionary, for messages."""
     if isinstance(value, Tensor):
         return f"{value.dtype} {list(value.shape)}".removeprefix("torch.")
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {described(part)}" for name, part in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {form_of(part)}" for name, part in value.items()) + "}"
     if isinstance(value, tuple | list):
-        return "(" + ", ".join(map(described, value)) + ")"
+        return "(" + ", ".join(map(form_of, value)) + ")"
     return repr(value) if isinstance(value, int | float) else type(value).__name__
 
 
@@ -195,6 +195,6 @@ class OwnModules:
         if isinstance(output, Tensor) and output.is_floating_point() and tuple(output.shape) in shapes:
             return output
         raise UsageError(
-            f"{self.subject(part)} returned {described(output)} for {ROWS} observations: it must return {meaning}, "
+            f"{self.subject(part)} returned {form_of(output)} for {ROWS} observations: it must return {meaning}, "
             f"here {' or '.join(str(list(shape)) for shape in shapes)}"
         )

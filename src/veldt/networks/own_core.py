@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from veldt.errors import UsageError
-from veldt.networks.own import described, tried
+from veldt.networks.own import form_of, tried
 
 _STEPS, _ENVS = 3, 2  # of the forward pass that checks a module
 
@@ -110,7 +110,7 @@ class OwnCore(nn.Module):
         initial = initial_state(module, _ENVS, subject)
         if any(tensor.ndim < 1 or len(tensor) != _ENVS for tensor in leaves(initial)):
             raise UsageError(
-                f"{subject}'s initial_state returned {described(initial)} for {_ENVS} envs: it must return tensors "
+                f"{subject}'s initial_state returned {form_of(initial)} for {_ENVS} envs: it must return tensors "
                 "[B, ...]"
             )
         self._state = StateLayout(initial)
@@ -123,13 +123,13 @@ class OwnCore(nn.Module):
             outputs = result[0] if isinstance(result, tuple) and len(result) == 2 else None
             if not isinstance(outputs, Tensor) or outputs.ndim != 3 or outputs.shape[:2] != (_STEPS, _ENVS):
                 raise UsageError(
-                    f"{subject} returned {described(result)} for features {list(features.shape)}: it must return "
+                    f"{subject} returned {form_of(result)} for features {list(features.shape)}: it must return "
                     f"outputs [T, B, H], here [{_STEPS}, {_ENVS}, H], and the state after them"
                 )
             if [tensor.shape for tensor in leaves(result[1])] != [tensor.shape for tensor in leaves(initial)]:
                 raise UsageError(
-                    f"{subject} returned the state {described(result[1])}: it must have the form of initial_state's, "
-                    f"{described(initial)}"
+                    f"{subject} returned the state {form_of(result[1])}: it must have the form of initial_state's, "
+                    f"{form_of(initial)}"
                 )
             found.append(outputs)
         if not torch.allclose(found[0], found[1], rtol=1e-4, atol=1e-6):

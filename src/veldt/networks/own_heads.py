@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.networks.actor_critic import policy_distribution
-from veldt.networks.own import ROWS, OwnModules, described, example, tried
+from veldt.networks.own import ROWS, OwnModules, example, form_of, tried
 from veldt.networks.own_core import StateLayout, initial_state, leaves
 from veldt.networks.recurrent import RecurrentNetwork
 from veldt.networks.torsos import orthogonal
@@ -104,8 +104,8 @@ class OwnRecurrentModel(RecurrentNetwork):
         _check_policy(own, tuple(outputs), (ROWS,))
         if [tensor.shape for tensor in leaves(state)] != [tensor.shape for tensor in leaves(initial)]:
             raise UsageError(
-                f"{own.subject('model')} returned the state {described(state)}: it must have the form of "
-                f"initial_state's, {described(initial)}, and be the last output"
+                f"{own.subject('model')} returned the state {form_of(state)}: it must have the form of "
+                f"initial_state's, {form_of(initial)}, and be the last output"
             )
 
     def forward(
@@ -134,7 +134,7 @@ def _check_policy(own: OwnModules, result: Any, rows: tuple[int, ...]) -> None:
     ]
     if len(shapes) < 2 or shapes[0] != (*rows, outputs) or shapes[1] not in (rows, (*rows, 1)):
         raise UsageError(
-            f"{own.subject('model')} returned {described(result)} for {ROWS} observations: it must return the policy's "
+            f"{own.subject('model')} returned {form_of(result)} for {ROWS} observations: it must return the policy's "
             f"parameters [N, P], here {[*rows, outputs]}, and values [N]"
         )
 

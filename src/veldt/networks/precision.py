@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from veldt.errors import first_line
 from veldt.networks.flat import FlatParameters
 
 # What an algorithm's `network` returns: torso and heads. Called with observations alone, it must return something.
@@ -55,8 +56,7 @@ class CompiledForward:
         except Exception as error:
             if forward is self._network:
                 raise
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            self._on_fallback(f"torch.compile failed ({first[:200]}): continuing without it")
+            self._on_fallback(f"torch.compile failed ({first_line(error)[:200]}): continuing without it")
             self._forward = self._network
             result = self._network(*args, **kwargs)
         return result

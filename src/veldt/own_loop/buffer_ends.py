@@ -313,9 +313,10 @@ class BufferSampler:
             why = "no batch was sampled since the last" if self._is_prioritised else "its alpha is 0"
             raise UsageError(f"priorities of the buffer '{self._name}' are updated, and {why}")
         if priority_N.shape != (self._size,) or not (np.isfinite(priority_N) & (priority_N >= 0)).all():
+            span = f" from {priority_N.min():g} to {priority_N.max():g}" if priority_N.size else ""
             raise UsageError(
-                f"priorities of the buffer '{self._name}' are {list(priority_N.shape)} from {priority_N.min():g} to "
-                f"{priority_N.max():g}: they must be [{self._size}], finite, and 0 or more"
+                f"priorities of the buffer '{self._name}' are {list(priority_N.shape)}{span}: they must be "
+                f"[{self._size}], finite, and 0 or more"
             )
         self._client.give_back(priority_N)
         self._has_batch = False

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from veldt.errors import UsageError
 from veldt.exchange.replay import ReplayEnds
 from veldt.exchange.slots import ReceivedSlot, Slots
+from veldt.formatting import gib
 from veldt.own_loop.buffer_ends import COUNT, PRIORITY
 from veldt.replay.row_buffer import RowBuffer
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 from veldt.runtime.system_memory import available_memory
 from veldt.systems.roles.replay_serving import ReplayService
-
-_GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,6 @@ def _check_memory(control: Control, plan: BufferShardPlan) -> None:
     needed = here * plan.rows * sum(layout.nbytes for layout in plan.layouts.values())
     if needed > (available := available_memory()):
         raise UsageError(
-            f"the buffer '{plan.buffer}' needs {needed / _GIB:.1f} GiB on this machine, for {here * plan.rows:,} rows, "
-            f"and {available / _GIB:.1f} GiB of memory are available: take a smaller capacity, or smaller rows"
+            f"the buffer '{plan.buffer}' needs {gib(needed)} on this machine, for {here * plan.rows:,} rows, and "
+            f"{gib(available)} of memory are available: take a smaller capacity, or smaller rows"
         )

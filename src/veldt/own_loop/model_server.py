@@ -18,7 +18,7 @@ from torch import nn
 from veldt.errors import UsageError
 from veldt.exchange.graph import Edge, WeightsSpec, Wiring, role_name
 from veldt.exchange.weights import Weights
-from veldt.own_loop.network_arrays import NetworkArrays, layouts_of, state_of
+from veldt.own_loop.network_arrays import NetworkArrays, layouts_of, tensors_of
 from veldt.own_loop.piece import Parts, Users
 from veldt.own_loop.role_process import RoleProcess
 from veldt.runtime.shared import Layout
@@ -55,7 +55,7 @@ class ModelServer:
             raise UsageError(
                 f"nobody pulls from the model server '{users.name}': another role must take it, too"
             )
-        layouts = layouts_of(self.network, state_of, f"the model server '{users.name}'")
+        layouts = layouts_of(self.network, tensors_of, f"the model server '{users.name}'")
         edge = Edge(
             self.source,
             readers[0],
@@ -77,7 +77,7 @@ class ModelServer:
         return ModelClient(
             users.name,
             process,
-            NetworkArrays(layouts, state_of),
+            NetworkArrays(layouts, tensors_of),
             edges.get("weights"),
             publisher,
             self,

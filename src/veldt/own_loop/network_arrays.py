@@ -21,7 +21,7 @@ def parameters_of(network: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in network.named_parameters() if value.requires_grad}
 
 
-def state_of(network: nn.Module) -> dict[str, Tensor]:
+def tensors_of(network: nn.Module) -> dict[str, Tensor]:
     """Returns parameters and buffers, by name."""
     return {name: value for name, value in network.state_dict().items() if isinstance(value, Tensor)}
 

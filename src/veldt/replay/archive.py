@@ -64,9 +64,8 @@ class ReplayArchive:
         rows, ring = self._unwritten, self._buffer.ring
         if rows is None:
             return False
-        most = (
-            steps + 1 + ring.history
-        )  # an episode that the slot joins after its start adds the frames before it
+        # An episode that the slot joins after its start adds the frames before it.
+        most = steps + 1 + ring.history
         return bool((ring.head + 1 + most - ring.rows > rows.first_B).any())
 
     def restore(self, segments: Sequence[Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> None:

@@ -1,7 +1,7 @@
 """Storage of the replay buffer: one ring of rows for each env, in the order of its steps.
 
 Row r of env b is at position b R + r mod R. A step is one row: the observation before it, and the step's action and
-results. A finished or cut-off episode has one more row, which holds its last observation and is not `valid`. A
+results. A finished or interrupted episode has one more row, which holds its last observation and is not `valid`. A
 continuing episode has its newest observation in a row that is not counted yet; the next step completes it. So the
 observation after a step is always in the next row, and no return crosses an episode's end.
 

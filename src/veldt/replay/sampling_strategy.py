@@ -33,6 +33,8 @@ class SampledRing(Protocol):
 
 
 class SamplingStrategy(Protocol):
+    """Decides which stored rows are drawn, by their positions in the ring."""
+
     def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns positions int64 [N], determined by `seed` (64 bits), and their masses float64 [N].
 

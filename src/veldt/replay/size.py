@@ -6,11 +6,11 @@ import math
 
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
+from veldt.formatting import gib
 from veldt.replay.rows import ring_rows, row_bytes
 from veldt.replay.settings import NStep, ReplayConfig, is_compressed
 from veldt.runtime.system_memory import available_memory
 
-_GIB = 2**30
 _BYTES_OBJECT = 48  # an empty bytes object and a reference to it
 
 
@@ -58,8 +58,8 @@ def check_memory(flag: str, size: int, needed: float, each: float, besides: int 
     available = available_memory()
     if needed > available:
         raise UsageError(
-            f"{flag} is {size:,} and needs {needed / _GIB:.1f} GiB of memory, {available / _GIB:.1f} GiB are "
-            f"available: {_about(available / each - besides):,} would fit"
+            f"{flag} is {size:,} and needs {gib(needed)} of memory, {gib(available)} are available: "
+            f"{_about(available / each - besides):,} would fit"
         )
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from veldt.formatting import as_float
 from veldt.report.charts import Curve
-from veldt.report.finished_episodes import WINDOW, FinishedEpisodes, mean_of_last
+from veldt.report.finished_episodes import EpisodeHistory, mean_of_last
 from veldt.report.state import State, state_of
 from veldt.runs.directory import RunDirectory
+from veldt.runs.episodes import WINDOW
 from veldt.tracking.metrics import read_metrics
 from veldt.tracking.stage_clock import STAGES
 
@@ -32,7 +33,7 @@ class RunData:
     config: dict[str, Any]
     summary: dict[str, Any]
     rows: list[dict[str, Any]]
-    episodes: FinishedEpisodes
+    episodes: EpisodeHistory
     events: list[dict[str, Any]]
     running: bool
 
@@ -44,7 +45,7 @@ class RunData:
         if summary is not None and (running or _goes_beyond(rows, summary)):
             summary = None  # it was written before the run was resumed
         name = run.path.resolve().name
-        episodes = FinishedEpisodes.load(run.path)
+        episodes = EpisodeHistory.load(run.path)
         return cls(
             run.path, name, run.read_config(), summary or {}, rows, episodes, run.read_events(), running
         )

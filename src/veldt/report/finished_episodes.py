@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from veldt.runs.episodes import read_episodes
+from veldt.runs.episodes import WINDOW, read_episodes
 
-WINDOW = 100  # episodes whose mean a run shows, and `--until` refers to
 _LARGEST = 1e100  # no environment's return is larger, and sums of larger ones may overflow
 
 
 @dataclass(frozen=True)
-class FinishedEpisodes:
+class EpisodeHistory:
     """float64 [episodes] each, in the order of their ends: agent steps of the run at the end, return, agent steps.
 
     Of the episodes that count for the run's mean return: not those of envs that explore much, where others play for it.
@@ -25,7 +24,7 @@ class FinishedEpisodes:
     length: np.ndarray
 
     @classmethod
-    def load(cls, directory: Path) -> FinishedEpisodes:
+    def load(cls, directory: Path) -> EpisodeHistory:
         """Reads the episode log of the run in `directory`; a run without one has no episodes.
 
         Skips episodes whose return is not finite or absurdly large, and lines that veldt did not write as they are.
@@ -46,7 +45,7 @@ class FinishedEpisodes:
 
 
 def first_reached(step: np.ndarray, returns: np.ndarray, score: float) -> float | None:
-    """As `FinishedEpisodes.first_reached`, of episodes in the order of their ends: float64 [episodes] each."""
+    """As `EpisodeHistory.first_reached`, of episodes in the order of their ends: float64 [episodes] each."""
     means = mean_of_last(returns)[WINDOW - 1 :]
     # The means are differences of sums: their last digits are not those of the sum of 100 returns.
     reached = np.flatnonzero(means >= score - 1e-9 * abs(score))

@@ -46,7 +46,7 @@ def headline(environments: list[Environment], out: Path) -> str:
     `out` is the file of the page.
     """
     runs = [run for environment in environments for run in environment.runs]
-    return _figures(runs[0]) if len(runs) == 1 else _table(environments, out)
+    return _main_numbers(runs[0]) if len(runs) == 1 else _table(environments, out)
 
 
 def _lead(parts: list[str]) -> str:
@@ -65,7 +65,7 @@ def _heading(runs: list[RunData]) -> str:
     return f"{escape(left)} <span>on</span> {escape(right)}" if on else escape(left)
 
 
-def _figures(run: RunData) -> str:
+def _main_numbers(run: RunData) -> str:
     steps, frames = run.metric("steps", "step"), run.metric("frames")
     lag = run.metric("policy_lag_mean", "train/policy_lag_mean")
     metrics = [

@@ -11,7 +11,6 @@ import numpy as np
 from veldt import formatting
 from veldt.report.charts import SERIES_COLOURS
 from veldt.report.data import RunData
-from veldt.report.finished_episodes import WINDOW
 from veldt.report.groups import Environment, Group
 from veldt.report.normalising import human_normalised, is_normalisable
 from veldt.report.statistics import (
@@ -21,6 +20,7 @@ from veldt.report.statistics import (
     probability_of_improvement,
     stratified_interval,
 )
+from veldt.runs.episodes import WINDOW
 
 REPEATS = 2000
 _STATISTICS = (("Mean", mean), ("Median", median_of_runs), ("IQM", interquartile_mean))

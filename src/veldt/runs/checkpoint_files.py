@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,12 @@ import numpy as np
 
 from veldt.errors import CheckpointError
 from veldt.runs import strict_json
-from veldt.runs.files import open_to_read, read_file, sync_directory, write_all
+from veldt.runs.files import open_to_read, read_file, sync_directory, write_new_file
 from veldt.runs.own_names import GROUP, MANIFEST
 from veldt.runs.tensor_file import write_tensors
 
 FORMAT = 1
-_SHOWN = 200  # letters of a message about somebody else's value
+_SHOWN = 200  # characters of a message about somebody else's value
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,7 @@ def write_checkpoint(
         "files": files,
     }
     text = json.dumps({**manifest, "sha256": _checksum(manifest)}, indent=1)
-    descriptor = os.open(directory / MANIFEST, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        write_all(descriptor, text.encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_new_file(directory / MANIFEST, text.encode())
     sync_directory(directory)
 
 
@@ -90,7 +84,7 @@ def load_checkpoint(directory: Path) -> Checkpoint:
 def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
     """Converts the errors of a block that restores a run's state, where a value is not what veldt stores there.
 
-    A checksum only proves that a checkpoint is as somebody wrote it.
+    A checksum only proves that a checkpoint is as it was written, not that veldt wrote it.
     """
     try:
         yield

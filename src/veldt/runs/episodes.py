@@ -21,6 +21,7 @@ from veldt.runs import strict_json
 from veldt.runs.files import AppendFile, open_to_read, read_json_lines
 from veldt.runs.own_names import ACTIONS, EPISODES
 
+WINDOW = 100  # episodes whose mean return is the score of a run, on the screen and for `--until`
 _BUFFERED_BYTES = 1 << 20
 _COUNTS = ("env", "episode", "seed", "step", "length", "prefix")
 _TOO_MANY = 1 << 64  # of seeds, which are the largest

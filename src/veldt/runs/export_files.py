@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 
 from veldt.errors import UsageError
 from veldt.runs import strict_json
-from veldt.runs.files import explained, read_file, sync_directory, write_all
-from veldt.runs.own_files import foreign, open_new, refuse_other, remove_own_tree
+from veldt.runs.files import explained, read_file, sync_directory
+from veldt.runs.own_files import foreign, refuse_other, remove_own_tree
 from veldt.runs.own_names import CONFIG, EXPORT_FORMAT, OF_EXPORT
 from veldt.runtime.orphans import is_orphan, own_mark, own_paths
 
@@ -104,13 +103,3 @@ def _remove_orphans(out: Path, kind: str) -> None:
             mark = path.name.removeprefix(prefix).removesuffix(kind)
             if is_orphan(mark) and path.is_dir():
                 remove_own_tree(path, OF_EXPORT)
-
-
-def write_export_file(path: Path, data: bytes) -> None:
-    """Writes the new file `path`. OSError as the operating system raises it."""
-    descriptor = open_new(path)
-    try:
-        write_all(descriptor, data)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -80,6 +80,19 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_new_file(path: Path, data: bytes) -> None:
+    """Writes the new file `path` and flushes it to the disk, replacing one that a killed process left.
+
+    UsageError for a link, OSError as the operating system raises it.
+    """
+    descriptor = open_new(path)
+    try:
+        write_all(descriptor, data)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_atomically(path: Path, data: bytes, what: str, then: str = _RESUME) -> None:
     """Replaces `path` by `data`; readers see the old file or the new one. `what` and `then` are as for `explained`.
 
@@ -88,13 +101,8 @@ def write_atomically(path: Path, data: bytes, what: str, then: str = _RESUME) ->
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with explained(what, path, then):
         refuse_other(path)
-        descriptor = open_new(temporary)
         try:
-            try:
-                write_all(descriptor, data)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            write_new_file(temporary, data)
             temporary.replace(path)
             sync_directory(path.parent)
         except BaseException:

@@ -58,9 +58,8 @@ def own_forks() -> None:
     They do not have its handlers of signals, with which `terminate` would not end them. Ctrl-C is for this process.
     """
     read, write = os.pipe()
-    mask: set[signal.Signals] = (
-        set()
-    )  # of the thread that forks, which holds the interpreter's lock meanwhile
+    # Of the thread that forks, which holds the interpreter's lock meanwhile.
+    mask: list[int] = []
 
     def before() -> None:
         # A signal that comes before the handlers are replaced would be lost.

@@ -40,19 +40,19 @@ class ProcessState:
 
 
 def start_of(pid: int) -> int:
-    """Returns when this process has begun, in a unit of the system; 0 if it is gone."""
+    """Returns when this process began, in a unit of the system; 0 if it is gone."""
     now = _state_of(pid)
     return int(now[1]) if now else 0
 
 
 def is_running(pid: int, start: int) -> bool:
-    """Whether the process that has begun then, by `start_of`, has not ended."""
+    """Whether the process that began then, by `start_of`, has not ended."""
     now = _state_of(pid)
     return now is not None and now[0] not in _ENDED and int(now[1]) == start
 
 
 def is_stopped(pid: int, start: int) -> bool:
-    """Whether a signal has stopped the process that has begun then, by `start_of`."""
+    """Whether a signal has stopped the process that began then, by `start_of`."""
     now = _state_of(pid)
     return now is not None and now[0] == "T" and int(now[1]) == start
 

@@ -76,7 +76,7 @@ def _reseed() -> None:
 
 
 def name_process(name: str) -> None:
-    """Sets the name of this process and thread in `top` and `ps`, if the system supports it: the first 15 letters."""
+    """Sets the name of this process and thread in `top` and `ps`, if the system can: the first 15 characters."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_NAME, name.encode())

@@ -104,7 +104,7 @@ class ControlBlock:
 
 @dataclass(frozen=True)
 class RoleIdentity:
-    """The role of a process, and its number of earlier starts; see `supervisor.RolePlan`."""
+    """The role of a process, and its number of earlier starts; see `supervision.RolePlan`."""
 
     name: str
     number: int
@@ -116,12 +116,12 @@ class RoleIdentity:
 class LocalControl:
     """See `Control`: for a process on this machine."""
 
-    def __init__(self, pipe: Connection, board: ControlBlock, who: RoleIdentity) -> None:
+    def __init__(self, pipe: Connection, control_block: ControlBlock, who: RoleIdentity) -> None:
         self._pipe, self._heartbeats, self._stopping, self._snapshot = (
             pipe,
-            board.heartbeats,
-            board.stopping,
-            board.requested_snapshot,
+            control_block.heartbeats,
+            control_block.stopping,
+            control_block.requested_snapshot,
         )
         self._number, self.restart_count, self.peers = who.number, who.restart_count, who.peers
         self._send_lock = threading.Lock()
@@ -152,7 +152,7 @@ class LocalControl:
 
 def run_role(
     pipe: Connection,
-    board: ControlBlock,
+    control_block: ControlBlock,
     who: RoleIdentity,
     role: Callable[..., None],
     arguments: tuple[Any, ...],
@@ -163,8 +163,8 @@ def run_role(
     users_torch.take_from_imports()
     os.environ.setdefault(*GLOO_ON_LOOPBACK)
     os.nice(who.niceness)
-    activity.share(board.activity(who.number))
-    control = LocalControl(pipe, board, who)
+    activity.share(control_block.activity(who.number))
+    control = LocalControl(pipe, control_block, who)
     report_hang_to(control.send_failure)
     control.send(Started(trace=enable_stack_dump(), pid=os.getpid()))
     try:

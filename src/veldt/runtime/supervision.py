@@ -94,7 +94,7 @@ class RunningRoles(Protocol):
     def has_ended(self, role: int) -> bool: ...
 
     def works(self, role: int, silent_s: float) -> bool:
-        """Whether this role has begun, and has sent a heartbeat within `silent_s` seconds.
+        """Whether this role has started, and has sent a heartbeat within `silent_s` seconds.
 
         A role that is often silent for longer, because a step of its env takes long, has twice its longest silence.
         """

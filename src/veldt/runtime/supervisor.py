@@ -20,16 +20,16 @@ class Supervisor(Supervision):
 
     def __init__(self, context: ForkServerContext, plans: Sequence[RolePlan]) -> None:
         super().__init__(plans)
-        self._context, self._board = context, ControlBlock(len(plans), context)
+        self._context, self._control_block = context, ControlBlock(len(plans), context)
 
     def start_incarnation(self, role: SupervisedRole) -> LocalProcessHandle:
         plan = role.plan
-        self._board.activity(role.number)[:] = bytes(activity.SIZE_OF_ROLE)
+        self._control_block.activity(role.number)[:] = bytes(activity.SIZE_OF_ROLE)
         peers = Peers.among(role.number, self.alike(role.number))
         who = RoleIdentity(plan.name, role.number, role.restart_count, plan.niceness, peers)
-        arguments = (self._board, who, plan.role, plan.arguments, plan.edges)
+        arguments = (self._control_block, who, plan.role, plan.arguments, plan.edges)
         return LocalProcessHandle(
-            Child(self._context, plan.name, run_role, *arguments), self._board, role.number
+            Child(self._context, plan.name, run_role, *arguments), self._control_block, role.number
         )
 
     def wait(self, patience_s: float) -> None:
@@ -42,15 +42,15 @@ class Supervisor(Supervision):
         return lost_servers()
 
     def broadcast(self, *, stopping: bool, snapshot: int) -> None:
-        self._board.requested_snapshot[0] = snapshot
-        self._board.stopping[0] = stopping
+        self._control_block.requested_snapshot[0] = snapshot
+        self._control_block.stopping[0] = stopping
 
 
 class LocalProcessHandle:
     """See `supervision.ProcessHandle`."""
 
-    def __init__(self, child: Child, board: ControlBlock, number: int) -> None:
-        self.child, self._board, self._number = child, board, number
+    def __init__(self, child: Child, control_block: ControlBlock, number: int) -> None:
+        self.child, self._control_block, self._number = child, control_block, number
         self._inbox = Inbox(child.pipe.fileno())
 
     @property
@@ -59,7 +59,7 @@ class LocalProcessHandle:
 
     @property
     def heartbeats(self) -> int:
-        return int(self._board.heartbeats[self._number])
+        return int(self._control_block.heartbeats[self._number])
 
     def received(self) -> list[bytes]:
         return self._inbox.messages()
@@ -75,7 +75,7 @@ class LocalProcessHandle:
         return self.child.cause_of_death()
 
     def failure(self) -> Failed | None:
-        doing = activity.last(self._board.activity(self._number))
+        doing = activity.last(self._control_block.activity(self._number))
         if doing is None or self.child.was_killed():
             return None
         return Failed(f"{doing.what}: the process {self.cause_of_death()}", "", doing.is_final)

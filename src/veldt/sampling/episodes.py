@@ -11,8 +11,7 @@ import numpy as np
 
 from veldt.envs.action_replay import ActionPrefix
 from veldt.envs.trajectory import Rows
-
-_WINDOW = 100  # episodes in the mean return
+from veldt.runs.episodes import WINDOW
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class ReturnTracker:
 
     def __init__(self) -> None:
         self.num_episodes = 0
-        self.recent: deque[float] = deque(maxlen=_WINDOW)
+        self.recent: deque[float] = deque(maxlen=WINDOW)
 
     def record(self, episodes: Sequence[Episode]) -> None:
         """Adds finished episodes, in the order of their ends."""
@@ -50,7 +49,7 @@ class ReturnTracker:
     @property
     def is_full(self) -> bool:
         """Whether 100 episodes have finished."""
-        return len(self.recent) == _WINDOW
+        return len(self.recent) == WINDOW
 
     def reached(self, score: float) -> bool:
         """Whether 100 episodes have finished and the mean of the last 100 returns is at least `score`."""
@@ -68,9 +67,9 @@ class EpisodeTracker:
         self._score = np.zeros(width)
         self._actions: list[list[np.ndarray]] = [[] for _ in range(width)]
         self._prefix = [0] * width
-        self.begins(prefixes)
+        self.set_prefixes(prefixes)
 
-    def begins(self, prefixes: Mapping[int, ActionPrefix]) -> None:
+    def set_prefixes(self, prefixes: Mapping[int, ActionPrefix]) -> None:
         """Sets the actions that were played before the first row."""
         for b, prefix in prefixes.items():
             self._actions[b], self._prefix[b] = [prefix.actions], len(prefix.actions)
@@ -124,10 +123,11 @@ class EpisodeTracker:
         return arrays, {"prefix": list(self._prefix)}
 
     def load(self, arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> None:
-        self._score[:] = arrays["score"]
-        self._prefix[:] = map(int, values["prefix"])
-        if len(self._prefix) != len(self._actions):
-            raise ValueError(f"it has {len(self._prefix)} envs, and this run {len(self._actions)}")
+        """Continues from what `state` has returned. ValueError if that is of another number of envs."""
+        prefix = [int(length) for length in values["prefix"]]
+        if len(prefix) != len(self._actions):
+            raise ValueError(f"it has {len(prefix)} envs, and this run {len(self._actions)}")
+        self._score[:], self._prefix = arrays["score"], prefix
         for b in range(len(self._actions)):
             self._actions[b] = [arrays[f"actions/{b}"]] if f"actions/{b}" in arrays else []
 

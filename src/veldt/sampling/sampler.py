@@ -134,10 +134,8 @@ class Sampler:
             self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):
             self._envs.step(group, t)
-        for (
-            name,
-            values,
-        ) in extras.items():  # after the step was started, so that the envs need not wait for it
+        # After the step was started, so that the envs need not wait for it.
+        for name, values in extras.items():
             if name not in self._extras:
                 self._extras[name] = self._empty(values)
             self._extras[name][t, part] = values

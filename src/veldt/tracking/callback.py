@@ -112,9 +112,8 @@ class Callback:
 
 
 _EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
-_WITHOUT_UNDERSCORES = frozenset(
-    name.replace("_", "") for name in _EVENTS
-)  # onlog and onLog are misspelt, too
+# By which onlog and onLog are seen to be misspelt, too.
+_WITHOUT_UNDERSCORES = frozenset(name.replace("_", "") for name in _EVENTS)
 # Methods of Stable-Baselines3's callbacks, with or without the underscore in front, and what veldt has for each.
 _OF_STABLE_BASELINES = {
     "init_callback": "on_start",

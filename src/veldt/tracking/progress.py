@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
+from veldt.standard_streams import discard_output
 from veldt.tracking.progress_views import panel, plain_line
 
 if TYPE_CHECKING:
@@ -117,11 +118,7 @@ class Progress:
             with contextlib.suppress(OSError, ValueError):
                 live.stop()
         if self._stream in (sys.stderr, sys.stdout):
-            # Otherwise the remaining buffer fails again at exit and turns a finished run into exit code 120.
-            with contextlib.suppress(OSError, ValueError):
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, self._stream.fileno())
-                os.close(null)
+            discard_output(self._stream)
 
 
 class Silent(io.StringIO):

@@ -9,7 +9,7 @@ from typing import Any
 from veldt.errors import UsageError, VeldtError, says_diverged
 from veldt.tuning.request import TuneRequest
 from veldt.tuning.space import combinations, text_of, values_of
-from veldt.tuning.study import State, Study, Trial
+from veldt.tuning.study import Study, Trial, TrialState
 
 _MOST_DRAWS = 100  # in a row without a new trial
 _MOST_LISTED = 10_000  # combinations of a space that are gone through one by one
@@ -75,4 +75,4 @@ class Draws:
 def _is_repeatable(trial: Trial) -> bool:
     """Returns whether another trial with the same values would end in the same way: not where something was amiss that
     may have been mended."""
-    return trial.state is not State.FAILED or says_diverged(trial.why)
+    return trial.state is not TrialState.FAILED or says_diverged(trial.why)

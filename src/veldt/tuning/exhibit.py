@@ -13,7 +13,7 @@ from veldt.setting_metadata import flag
 from veldt.tuning.request import TuneRequest
 from veldt.tuning.search import best_first
 from veldt.tuning.space import Interval, Space, text_of
-from veldt.tuning.study import State, Trial
+from veldt.tuning.study import Trial, TrialState
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,11 +48,11 @@ def _curve(run: FinishedRun) -> Line:
 
 def summary(request: TuneRequest, trials: Sequence[Trial]) -> str:
     """Returns what has been found, as sentences."""
-    counts = {state: sum(trial.state is state for trial in trials) for state in State}
-    parts = [f"{counts[state]} {state}" for state in State if counts[state]]
+    counts = {state: sum(trial.state is state for trial in trials) for state in TrialState}
+    parts = [f"{counts[state]} {state}" for state in TrialState if counts[state]]
     found = f"{counted(len(trials), 'trial', 'trials')} ({', '.join(parts)})" if trials else "No trial"
     ranked = best_first(trials)
-    on_way = [one for one in trials if one.state is State.UNFINISHED and one.score is not None]
+    on_way = [one for one in trials if one.state is TrialState.UNFINISHED and one.score is not None]
     scores = ", ".join(f"{one.name} was at a score of {decimal(one.score)}" for one in on_way)
     if not ranked:
         return f"{found}: {scores or 'none has a score yet'}."
@@ -97,7 +97,7 @@ def _place_of(name: str, places: Sequence[str], trial: Trial) -> float:
 
 
 def _points(one: Axes, trials: Sequence[Trial], x: Callable[[Trial], float]) -> None:
-    for state, marker in ((State.DONE, "o"), (State.PRUNED, "x")):
+    for state, marker in ((TrialState.DONE, "o"), (TrialState.PRUNED, "x")):
         shown = [trial for trial in trials if trial.state is state and trial.score is not None]
         if shown:
             scores = [trial.score or 0.0 for trial in shown]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from veldt.algorithms.base import OffPolicy
 from veldt.config.run_request import RunRequest
 from veldt.envs.arrangement import probe_spec
-from veldt.formatting import counted
+from veldt.formatting import counted, gib
 from veldt.replay.size import replay_bytes
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device
@@ -27,8 +27,8 @@ def choose_jobs(request: RunRequest) -> tuple[int, str]:
     if jobs == cores:
         return jobs, f"{number}, one on each of {counted(cores, 'core', 'cores')}."
     return jobs, (
-        f"{number}, since each needs about {needed / 2**30:.1f} GiB of memory, and {available / 2**30:.1f} GiB are "
-        "available; --jobs sets another number."
+        f"{number}, since each needs about {gib(needed)} of memory, and {gib(available)} are available; "
+        "--jobs sets another number."
     )
 
 

@@ -117,7 +117,7 @@ class TuneRequest:
         return f"for seed in {seeds}; do {command} --seed $seed; done"
 
 
-def said_as(name: str) -> str:
+def name_in_messages(name: str) -> str:
     """Returns how messages call a value of `TuneRequest.asked`."""
     section, _, inner = name.partition(".")
     if section == "search":

@@ -19,8 +19,8 @@ from veldt.runtime.cores import allowed_cores
 from veldt.setting_metadata import flag
 from veldt.tuning.exhibit import BEST, exhibit_of, summary
 from veldt.tuning.jobs import choose_jobs
-from veldt.tuning.request import TuneRequest, said_as
-from veldt.tuning.screen import Screen
+from veldt.tuning.request import TuneRequest, name_in_messages
+from veldt.tuning.screen import SearchScreen
 from veldt.tuning.search import Search, best_first
 from veldt.tuning.space import text_of
 from veldt.tuning.study import Study, refuse_missing_optuna
@@ -61,7 +61,7 @@ def tune(
     name = run_name(f"tune-{request.recipe}", config.env, 0, algorithm).removesuffix("-0")
     root = Path("experiments") / name if root is None else root
     command = _command(request, root, trials, jobs, prunes)
-    directory = OwnDirectory(root, "tune", "tune", request.asked, said_as)
+    directory = OwnDirectory(root, "tune", "tune", request.asked, name_in_messages)
     directory.open()
     with contextlib.closing(directory):
         directory.begin()
@@ -88,7 +88,7 @@ def _searched(
     request: TuneRequest, study: Study, root: Path, console: Console, trials: int, jobs: int, command: str
 ) -> Path:
     page = root / _PAGE
-    with Screen(console) as screen:
+    with SearchScreen(console) as screen:
         for name, dimension in request.space.items():
             screen.note(f"  {flag(name)} from {dimension}")
         try:

@@ -33,9 +33,9 @@ class ScoreReader:
         self._steps = run.steps
         self._metric = _EVALUATED if 0 < run.evaluate_every <= run.steps else _TRAINED
 
-    def watch(self, run: Path) -> Watch:
+    def watch(self, run: Path) -> ScoreWatch:
         """Returns what follows the run in this directory on its way."""
-        return Watch(run / METRICS, self._metric, self._steps)
+        return ScoreWatch(run / METRICS, self._metric, self._steps)
 
     def final(self, run: Path) -> float | None:
         """Returns the score of a run that has ended; None if it has none."""
@@ -47,7 +47,7 @@ class ScoreReader:
         return known[-1] if known else None
 
 
-class Watch:
+class ScoreWatch:
     """Follows a run by its metrics, and reads each row once.
 
     `share` is how much of its steps the run has done, 0 to 1, `part` how many parts of them, and `score` its newest
@@ -60,7 +60,7 @@ class Watch:
         self.share, self.part = 0.0, 0
         self.score: float | None = None
 
-    def look(self) -> dict[int, float]:
+    def new_scores(self) -> dict[int, float]:
         """Reads the new rows; returns the score at the end of each part that has passed, where it had one."""
         scores: dict[int, float] = {}
         for row in self._new_rows():
@@ -81,9 +81,8 @@ class Watch:
     def _new_rows(self) -> Iterator[dict[str, Any]]:
         try:
             with open_to_read(self._path) as file:
-                if (
-                    inode := os.fstat(file.fileno()).st_ino
-                ) != self._inode:  # the first look, or rows were removed
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._inode:  # first opened now, or replaced by a file without the removed rows
                     self._inode, self._position = inode, 0
                 file.seek(self._position)
                 lines, ending, _ = file.read().rpartition(b"\n")

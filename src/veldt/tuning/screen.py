@@ -10,16 +10,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from veldt.experiments.experiment import as_flag
 from veldt.experiments.live import LiveView
 from veldt.formatting import decimal, duration, percent
-from veldt.tuning.study import State, Trial
+from veldt.setting_metadata import as_words
+from veldt.tuning.study import Trial, TrialState
 
 _LINES_S = 60.0  # between lines about the running trials where there is no terminal
 
 
 @dataclass(frozen=True)
-class Shown:
+class RunningTrial:
     """How far a running trial is."""
 
     trial: Trial
@@ -29,18 +29,18 @@ class Shown:
     is_pruned: bool
 
 
-class Screen(LiveView):
+class SearchScreen(LiveView):
     """Shows how far a search is."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._said_at = time.monotonic()
+        self._printed_at = time.monotonic()
 
-    def show(self, running: Sequence[Shown]) -> None:
+    def show(self, running: Sequence[RunningTrial]) -> None:
         """Draws the table of the running trials; without a terminal, prints a line for each once a minute."""
-        if self.draw(lambda: _table(running)) or time.monotonic() - self._said_at < _LINES_S:
+        if self.draw(lambda: _table(running)) or time.monotonic() - self._printed_at < _LINES_S:
             return
-        self._said_at = time.monotonic()
+        self._printed_at = time.monotonic()
         for one in running:
             score = "no score yet" if one.score is None else f"score {decimal(one.score)}"
             self.note(f"{one.trial.name}: {percent(one.share)} of its steps, {score}")
@@ -51,23 +51,23 @@ class Screen(LiveView):
 
     def ended(self, trial: Trial, trials: Sequence[Trial]) -> None:
         """Prints how a trial has ended, and the best score so far."""
-        if trial.state is State.FAILED:
+        if trial.state is TrialState.FAILED:
             how = f"failed: {trial.why}"
-        elif trial.state is State.PRUNED:
+        elif trial.state is TrialState.PRUNED:
             how = f"pruned at a score of {decimal(trial.score)}"
         else:
             how = f"score {decimal(trial.score)}"
-        scores = [one.score for one in trials if one.state is State.DONE and one.score is not None]
+        scores = [one.score for one in trials if one.state is TrialState.DONE and one.score is not None]
         best = f", best {decimal(max(scores))}" if scores else ""
         self.note(f"{trial.name}: {how}{best} ({shown_values(trial.values)})")
 
 
 def shown_values(values: Mapping[str, Any]) -> str:
     """Returns values as flags, in one line."""
-    return " ".join(word for name, value in values.items() for word in as_flag(name, value))
+    return " ".join(word for name, value in values.items() for word in as_words(name, value))
 
 
-def _table(running: Sequence[Shown]) -> Table:
+def _table(running: Sequence[RunningTrial]) -> Table:
     table = Table("trial", "done", "time", "score", "values", box=None)
     for one in running:
         done = "pruned" if one.is_pruned else percent(one.share)

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from veldt.errors import VeldtError, says_diverged
 from veldt.experiments.experiment import Training
-from veldt.experiments.side_by_side import Ended, SideBySide
+from veldt.experiments.side_by_side import EndedCommand, SideBySide
 from veldt.experiments.training_state import command_for_rest, has_ended
 from veldt.runs.files import says_full
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.endings import how_it_ended
 from veldt.tuning.draws import Draws
 from veldt.tuning.request import TuneRequest
-from veldt.tuning.scores import ScoreReader, Watch
-from veldt.tuning.screen import Screen, Shown
-from veldt.tuning.study import PARTS, State, Study, Trial
+from veldt.tuning.scores import ScoreReader, ScoreWatch
+from veldt.tuning.screen import RunningTrial, SearchScreen
+from veldt.tuning.study import PARTS, Study, Trial, TrialState
 
-_LOOK_S = 0.5
+_POLL_S = 0.5
 # So many failures show that it is not the values that fail: those before any trial has had a score, and those among so
 # many trials that have ended last.
 _FIRST_FAILURES = 3
@@ -34,7 +34,7 @@ class _Running:
     training: Training
     run: Path
     began: float
-    watch: Watch
+    watch: ScoreWatch
     is_pruned: bool = False
 
 
@@ -46,7 +46,9 @@ class Search:
         jobs: how many trials run side by side, on equal shares of the cores.
     """
 
-    def __init__(self, request: TuneRequest, study: Study, runs: Path, jobs: int, screen: Screen) -> None:
+    def __init__(
+        self, request: TuneRequest, study: Study, runs: Path, jobs: int, screen: SearchScreen
+    ) -> None:
         self._request, self._study, self._runs, self._jobs, self._screen = request, study, runs, jobs, screen
         self._scores = ScoreReader(request.fixed.config.run)
         self._cores = max(1, len(allowed_cores()) // jobs)
@@ -64,9 +66,9 @@ class Search:
             KeyboardInterrupt: after all running ones have.
         """
         before = self._study.trials()
-        unfinished = [trial for trial in before if trial.state is State.UNFINISHED]
+        unfinished = [trial for trial in before if trial.state is TrialState.UNFINISHED]
         new = max(0, trials - len(before))
-        self._has_scores = any(trial.state in (State.DONE, State.PRUNED) for trial in before)
+        self._has_scores = any(trial.state in (TrialState.DONE, TrialState.PRUNED) for trial in before)
         try:
             while True:
                 while len(self._running) < self._jobs and (unfinished or new):
@@ -83,8 +85,8 @@ class Search:
                 if not self._running:
                     return
                 self._screen.show([self._shown(one) for one in self._running])
-                time.sleep(_LOOK_S)
-                self._look()
+                time.sleep(_POLL_S)
+                self._report_scores()
                 for ended in self._side_by_side.ended():
                     self._collect(ended)
         except BaseException:
@@ -105,10 +107,10 @@ class Search:
         self._side_by_side.start(one, command, self._cores)
         self._running.append(one)
 
-    def _look(self) -> None:
+    def _report_scores(self) -> None:
         """Reports the scores of the running trials, and ends those that are pruned."""
         for one in self._running:
-            passed = one.watch.look()
+            passed = one.watch.new_scores()
             if one.is_pruned:
                 continue
             for part, score in passed.items():
@@ -117,7 +119,7 @@ class Search:
                     self._side_by_side.interrupt(one)
                     break
 
-    def _collect(self, ended: Ended[_Running]) -> None:
+    def _collect(self, ended: EndedCommand[_Running]) -> None:
         """Notes how a trial has ended. VeldtError where the next one would end in the same way."""
         one = ended.key
         self._running.remove(one)
@@ -125,7 +127,7 @@ class Search:
             self._done(one.trial, one.run)
         elif one.is_pruned:
             self._have_failed.append(False)
-            self._end(one.trial, State.PRUNED)
+            self._end(one.trial, TrialState.PRUNED)
         elif ended.code == 0:
             raise VeldtError(f"{one.run} was interrupted: the same command continues it")
         else:
@@ -138,14 +140,14 @@ class Search:
         else:
             self._has_scores = True
             self._have_failed.append(False)
-            self._end(trial, State.DONE, score)
+            self._end(trial, TrialState.DONE, score)
 
     def _failed(self, trial: Trial, why: str) -> None:
         if says_full(why):
             raise VeldtError(
                 f"{trial.name} was stopped: {why}; nothing is lost, and the same command continues"
             )
-        self._end(trial, State.FAILED, why=why)
+        self._end(trial, TrialState.FAILED, why=why)
         self._have_failed.append(not says_diverged(why))
         failures = sum(self._have_failed)
         if failures >= (_MOST_FAILURES if self._has_scores else _FIRST_FAILURES):
@@ -154,15 +156,15 @@ class Search:
                 f"{why}; mend it, and the same command tries further values"
             )
 
-    def _end(self, trial: Trial, state: State, score: float | None = None, why: str = "") -> None:
+    def _end(self, trial: Trial, state: TrialState, score: float | None = None, why: str = "") -> None:
         self._screen.ended(self._study.end(trial, state, score, why), self._study.trials())
 
-    def _shown(self, one: _Running) -> Shown:
+    def _shown(self, one: _Running) -> RunningTrial:
         watch = one.watch
-        return Shown(one.trial, watch.share, time.monotonic() - one.began, watch.score, one.is_pruned)
+        return RunningTrial(one.trial, watch.share, time.monotonic() - one.began, watch.score, one.is_pruned)
 
 
 def best_first(trials: Sequence[Trial]) -> list[Trial]:
     """Returns the trials that are done, by their score."""
-    done = [trial for trial in trials if trial.state is State.DONE and trial.score is not None]
+    done = [trial for trial in trials if trial.state is TrialState.DONE and trial.score is not None]
     return sorted(done, key=lambda trial: (-(trial.score or 0.0), trial.number))

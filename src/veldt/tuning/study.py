@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from veldt.errors import UsageError, VeldtError
+from veldt.errors import UsageError, VeldtError, first_line
 from veldt.runs.files import free_space
 from veldt.tuning.space import Dimension, Interval, Space, values_of
 
@@ -23,7 +23,7 @@ _FIRST_TRIALS, _FIRST_PARTS = 5, PARTS // 3
 _LEAST_FOR_IMPORTANCES = 4
 
 
-class State(StrEnum):
+class TrialState(StrEnum):
     """What has become of a trial."""
 
     UNFINISHED = "unfinished"
@@ -38,7 +38,7 @@ class Trial:
 
     number: int
     values: Mapping[str, Any]
-    state: State
+    state: TrialState
     score: float | None = None
     why: str = ""
 
@@ -122,20 +122,24 @@ class Study:
                 running.report(score, part)
             return bool(running.should_prune())
 
-    def end(self, trial: Trial, state: State, score: float | None = None, why: str = "") -> Trial:
+    def end(self, trial: Trial, state: TrialState, score: float | None = None, why: str = "") -> Trial:
         """Notes how a trial has ended, and returns it."""
         states = self._states
-        kind = {State.DONE: states.COMPLETE, State.PRUNED: states.PRUNED, State.FAILED: states.FAIL}[state]
+        kind = {
+            TrialState.DONE: states.COMPLETE,
+            TrialState.PRUNED: states.PRUNED,
+            TrialState.FAILED: states.FAIL,
+        }[state]
         with self._explained():
             if why:
                 self._running(trial).set_user_attr(_WHY, why)
-            self._study.tell(trial.number, score if state is State.DONE else None, state=kind)
+            self._study.tell(trial.number, score if state is TrialState.DONE else None, state=kind)
             return self._trial(self._study.get_trials(deepcopy=False)[trial.number])
 
     def importances(self) -> dict[str, float]:
         """Returns how much of the scores' differences each setting explains, largest first; none of few trials."""
         optuna = self._optuna
-        scores = {trial.score for trial in self.trials() if trial.state is State.DONE}
+        scores = {trial.score for trial in self.trials() if trial.state is TrialState.DONE}
         if len(scores) < _LEAST_FOR_IMPORTANCES:
             return {}
         with warnings.catch_warnings(category=optuna.exceptions.ExperimentalWarning, action="ignore"):
@@ -164,10 +168,10 @@ class Study:
     def _trial(self, frozen: Any) -> Trial:
         states = self._states
         state = {
-            states.COMPLETE: State.DONE,
-            states.PRUNED: State.PRUNED,
-            states.FAIL: State.FAILED,
-        }.get(frozen.state, State.UNFINISHED)
+            states.COMPLETE: TrialState.DONE,
+            states.PRUNED: TrialState.PRUNED,
+            states.FAIL: TrialState.FAILED,
+        }.get(frozen.state, TrialState.UNFINISHED)
         noted = frozen.intermediate_values
         score = noted[max(noted)] if frozen.value is None and noted else frozen.value
         values = values_of(self._space, frozen.params)
@@ -179,13 +183,9 @@ class Study:
         try:
             yield
         except self._refusals as error:
-            cause = _first_line(error.__cause__ or error)
+            cause = first_line(error.__cause__ or error)
             raise VeldtError(
                 f"the study {self._path} cannot be read or written ({cause}; {free_space(self._path)} are free there): "
                 "make room if there is none, and the same command continues; if the file is damaged, name another "
                 "directory by --out"
             ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

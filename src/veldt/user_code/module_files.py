@@ -50,7 +50,7 @@ def find_module(name: str) -> ModuleFiles | None:
             return None
         file, path = found
         if file and os.path.isabs(file):
-            root = beyond = _parent(file, depth + (path is not None))
+            beyond = _parent(file, depth + (path is not None))
             root = os.path.realpath(beyond)
             files.append(os.path.join(root, os.path.relpath(file, beyond)))
         elif file:

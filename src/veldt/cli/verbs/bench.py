@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json as json_format
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from veldt.cli.verbs.bench_samplers import samplers_speed
 from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
-from veldt.recipes import find
+from veldt.recipes import find, plain_recipes
 from veldt.recipes.overrides import with_settings
 from veldt.runtime.cores import allowed_cores
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
@@ -52,19 +53,13 @@ def report(
     json: bool,
 ) -> None:
     """Measures, and prints a table or one JSON object. `seconds` is the duration of each measurement."""
-    if seconds <= 0:
-        raise UsageError(f"--seconds is {seconds:g}: it must be more than 0")
-    if samplers < 1:
-        raise UsageError(f"--samplers is {samplers}: it must be at least 1")
-    if samplers > 1 and what == "training":
-        raise UsageError(f"--samplers is {samplers}: only `veldt bench sampling` takes more than one")
-    if barrier and samplers == 1:
-        raise UsageError("--barrier is for samplers that wait for each other: add --samplers 2, or more")
+    _check(what, samplers, barrier, seconds)
     config = find(recipe).config(env)
     if not config.in_one_process:
+        in_one = ", ".join(name for name, one in plain_recipes().items() if one.system == "synchronous")
         raise UsageError(
-            f"--recipe is {recipe}, which is several processes: bench takes a synchronous recipe (a2c, "
-            "ppo, dqn, c51, rainbow, ddpg); a run's own metrics say where the time of roles goes"
+            f"--recipe is {recipe}, which is several processes: bench takes a synchronous recipe ({in_one}); a run's "
+            "own metrics say where the time of roles goes"
         )
     settings: dict[str, Any] = {"alternate": alternate, "resets": resets}
     settings |= {"processes": processes} if processes else {}
@@ -85,7 +80,23 @@ def report(
         plan = {"decisions": decisions, "cores": len(allowed_cores()), "env": env, "recipe": recipe}
         plan |= {"samplers": samplers, "barrier": barrier}
         print(json_format.dumps({"bench": what, **plan, "metrics": metrics}))
-        return
+    else:
+        _print_table(decisions, rows)
+
+
+def _check(what: str, samplers: int, barrier: bool, seconds: float) -> None:
+    """Raises UsageError where the values of flags do not go together."""
+    if seconds <= 0:
+        raise UsageError(f"--seconds is {seconds:g}: it must be more than 0")
+    if samplers < 1:
+        raise UsageError(f"--samplers is {samplers}: it must be at least 1")
+    if samplers > 1 and what == "training":
+        raise UsageError(f"--samplers is {samplers}: only `veldt bench sampling` takes more than one")
+    if barrier and samplers == 1:
+        raise UsageError("--barrier is for samplers that wait for each other: add --samplers 2, or more")
+
+
+def _print_table(decisions: Sequence[str], rows: Sequence[Row]) -> None:
     console = output_console()
     for decision in decisions:
         console.print(decision, style="dim", highlight=False)

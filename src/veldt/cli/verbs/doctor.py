@@ -12,6 +12,7 @@ from rich.table import Table
 from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
+from veldt.formatting import gib
 from veldt.recipes import plain_recipes
 from veldt.registry import broken_plugins_shown, installed_plugins, plugin_distributions
 from veldt.runs.machine import ENGINES, versions
@@ -29,12 +30,10 @@ def report(env: str) -> None:
     cores = allowed_cores()
     table.add_row("cores", f"{len(cores)} of {os.cpu_count()} may be used ({', '.join(map(str, cores))})")
     memory = psutil.virtual_memory()
-    table.add_row("memory", f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB free")
+    table.add_row("memory", f"{gib(memory.available)} of {gib(memory.total)} free")
     if os.path.isdir("/dev/shm"):
-        table.add_row(
-            "shared memory", f"{shutil.disk_usage('/dev/shm').free / 2**30:.1f} GiB free in /dev/shm"
-        )
-    table.add_row("disk", f"{shutil.disk_usage('.').free / 2**30:.1f} GiB free here")
+        table.add_row("shared memory", f"{gib(shutil.disk_usage('/dev/shm').free)} free in /dev/shm")
+    table.add_row("disk", f"{gib(shutil.disk_usage('.').free)} free here")
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     table.add_row("GPUs", ", ".join(gpus) or "none that torch can use")
     found = versions((*ENGINES, *plugin_distributions.values()))

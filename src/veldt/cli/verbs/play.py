@@ -26,7 +26,6 @@ from veldt.evaluation.window import Window
 from veldt.runs.directory import RunDirectory
 
 _EPISODES, _POINTS = 3, 4  # purposes of seeds: episodes that no agent plays in evaluation
-_FPS, _ATARI_FPS = 30.0, 60.0
 _PARTS = re.compile("UP|DOWN|LEFT|RIGHT|FIRE")
 
 
@@ -75,8 +74,7 @@ def record(
             raise UsageError(
                 f"a person plays with keys, and {source.name} takes numbers: its actions are no Discrete"
             )
-        rate = _ATARI_FPS / step_env.spec.frames_per_step if source.is_atari else _FPS
-        window = Window(rate)
+        window = Window(step_env.steps_per_second)
         try:
             seeds = (derive_seed(seed, EVALUATION, _EPISODES, episode) for episode in itertools.count())
             episodes = play(step_env, window, seeds)

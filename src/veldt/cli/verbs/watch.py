@@ -14,12 +14,7 @@ from veldt import api
 from veldt.agent import Agent
 from veldt.envs.env import StepEnv
 from veldt.errors import EnvError, UsageError, VeldtError
-from veldt.evaluation.played_frames import (
-    draw_without_screen,
-    frames_per_second,
-    not_drawn,
-    played_frames,
-)
+from veldt.evaluation.played_frames import draw_without_screen, not_drawn, played_frames
 from veldt.evaluation.rendered_env import RenderedEnv
 from veldt.evaluation.video_file import check_new_video, write_video
 from veldt.runs.directory import RunDirectory
@@ -70,7 +65,7 @@ def record(
             index = _index(episode, len(episodes))
             frames = _replay(agent, rendered, episodes[index], index, scores)
             out = out or directory.videos / f"episode-{index}.mp4"
-        write_video(frames, out, frames_per_second(agent))
+        write_video(frames, out, rendered.steps_per_second)
     except EnvError as error:
         if isinstance(error.__cause__, gymnasium.error.DependencyNotInstalled):
             raise UsageError(not_drawn(agent.source.name, error.__cause__)) from None

@@ -28,9 +28,8 @@ _AGAIN_S = 10.0  # until a request whose rows have not arrived is sent again
 _STATE_S = 0.1  # between two messages of a shard with its state
 _MESSAGE_BYTES = 2**20
 
-_Entry = tuple[
-    int, int, int, int, int
-]  # number, index of the batch, rows, seed, and incarnation of the shard
+# Number, index of the batch, rows, seed, and incarnation of the shard.
+_Entry = tuple[int, int, int, int, int]
 
 
 class RayReplayServer:

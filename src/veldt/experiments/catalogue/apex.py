@@ -12,7 +12,7 @@ from veldt.experiments.catalogue.common import (
     scores_table,
     small_env_differs,
 )
-from veldt.experiments.catalogue.verdicts import equals, said
+from veldt.experiments.catalogue.verdicts import comparison, equals
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, learning_curves
 from veldt.experiments.results import Results
@@ -65,7 +65,7 @@ def _equal_scores(results: Results, baseline: str, paper: str) -> Exhibit:
         for group, runs in groups.items():
             if group != baseline:
                 verdicts[f"{group} on {chart}"] = equals(scores_of(runs), expected)
-    says = said(scores_in_words(results), paper, verdicts)
+    says = comparison(scores_in_words(results), paper, verdicts)
     return Exhibit(says, [learning_curves(results)], [scores_table(results)])
 
 

@@ -17,7 +17,7 @@ from veldt.experiments.catalogue.common import (
     seeded,
     small_env_differs,
 )
-from veldt.experiments.catalogue.verdicts import at_most, ratio, said
+from veldt.experiments.catalogue.verdicts import at_most, comparison, ratio
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Line, Table, learning_curves, lines, mean_of_curves, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
@@ -63,7 +63,7 @@ def _batches(request: Request) -> list[Training]:
 
 def _draw_batches(results: Results) -> Exhibit:
     scores, verdicts = kept_from_the_smallest(results, lambda job: _CONSISTENT_UP_TO[job.recipe])
-    says = said(
+    says = comparison(
         f"Final scores by batch size: {scores}" if scores else "",
         "The paper finds DQN and ε-Rainbow consistent up to 512, and Categorical DQN up to 2,048, with each step used "
         "8 times (here: nine tenths of the score of the smallest batch are kept)",
@@ -130,9 +130,8 @@ def _norms(request: Request) -> list[Training]:
 
 
 _QUANTITIES = {"weights": "norm of weights", "gradient": "norm of the gradient", "step": "norm of a step"}
-_TIGHT = (
-    1.25  # the largest norm over the smallest that still counts as "fairly tight"; the paper has no number
-)
+# The largest norm over the smallest that still counts as "fairly tight"; the paper has no number.
+_TIGHT = 1.25
 
 
 def _draw_norms(results: Results) -> Exhibit:
@@ -194,7 +193,7 @@ def _say_norms(results: Results) -> str:
             continue
         verdicts[f"the weights of {chart}"] = at_most(spread, _TIGHT)
         verdicts[f"the gradients of {chart}"] = at_most(gradient, 1.0)
-    return said(
+    return comparison(
         "; ".join(here),
         "The paper finds the norms of weights close together for all batch sizes (here: within a quarter), by Adam at "
         "one step size and by RMSProp at one for each, and smaller gradients with larger batches",
@@ -222,7 +221,7 @@ NORMS = Experiment(
     differs=lambda request: [
         *_differs(request),
         "The first and the last layer, where the paper has the first convolution and the first fully connected layer; "
-        "what is said of norms is on all parameters as one vector.",
+        "norms are those of all parameters as one vector.",
         "No step sizes of RMSProp that are too small or too large.",
     ],
     seeds=(3, 2),

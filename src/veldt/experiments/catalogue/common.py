@@ -91,18 +91,18 @@ def kept_from_the_smallest(
 
     `most` is the largest x that counts, of the runs of a chart; NaN: no verdict on these.
     """
-    said, verdicts = [], {}
+    sentences, verdicts = [], {}
     for chart, groups in results.charts().items():
         ordered = sorted(groups.values(), key=lambda runs: runs[0].job.x)
         limit = most(ordered[0][0].job)
         first = ordered[0]
         last = [first, *(runs for runs in ordered[1:] if not runs[0].job.x > limit)][-1]
         few, many = (f"{mean_score(runs)} with {runs[0].job.x:g}" for runs in (first, last))
-        said.append(f"{chart} {few}" if first is last else f"{chart} {few}, {many}")
+        sentences.append(f"{chart} {few}" if first is last else f"{chart} {few}, {many}")
         if not math.isnan(limit):
             kept = keeps(scores_of(last), scores_of(first))
             verdicts[chart] = Verdict(None, NOTHING) if first is last else kept
-    return "; ".join(said), verdicts
+    return "; ".join(sentences), verdicts
 
 
 def mean_score(runs: Sequence[FinishedRun]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from veldt.experiments.catalogue.common import ALONE, scores_table
-from veldt.experiments.catalogue.verdicts import NOTHING, Verdict, at_least, mean, said
+from veldt.experiments.catalogue.verdicts import NOTHING, Verdict, at_least, comparison, mean
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Surface, learning_curves, number, surfaces
 from veldt.experiments.results import FinishedRun, Results
@@ -114,7 +114,7 @@ def _differ(surfaces_runs: Sequence[Sequence[FinishedRun]]) -> Verdict:
 def _draw_network(results: Results) -> Exhibit:
     by_chart = {chart: _fixed_runs(groups) for chart, groups in results.charts().items()}
     found = "; ".join(_best_and_worst(chart, runs) for chart, runs in by_chart.items())
-    says = said(
+    says = comparison(
         f"{found}. {_ONE_RUN}" if found else "",
         "The paper finds the best numbers to depend on the environment, the size of the network and the machine (here: "
         f"a chart's own best numbers are more than {_NOISE} times as fast as those that are best on another)",
@@ -179,7 +179,7 @@ def _draw_tuner(results: Results) -> Exhibit:
             found.append(f"the runs with the tuner make {speed} on {chart}")
         best = _best(fixed).speed if fixed else float("nan")
         verdicts[chart] = at_least(speed, 0.9 * best) if fixed else Verdict(None, NOTHING)
-    says = said(
+    says = comparison(
         f"{'; '.join(found)}. {_ONE_RUN}" if found else "",
         "The paper's tuner starts from one predictor and one trainer, and their numbers converge towards the best ones "
         "while the speed increases (here: to nine tenths of that with the best fixed numbers)",

@@ -14,7 +14,7 @@ from veldt.experiments.catalogue.common import (
     scores_table,
     small_env_differs,
 )
-from veldt.experiments.catalogue.verdicts import said
+from veldt.experiments.catalogue.verdicts import comparison
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, lines, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
@@ -60,7 +60,7 @@ def _draw(results: Results) -> Exhibit:
         name: line_over_x(groups, attrgetter("score")) for name, groups in results.charts().items()
     }
     _, verdicts = kept_from_the_smallest(results)
-    says = said(
+    says = comparison(
         scores_in_words(results),
         "The paper finds Gorila with 100 bundles better than DQN on 41 of 49 games with human starts, after less time "
         "(here: the largest number of bundles keeps nine tenths of the score of one, at equal steps of all bundles); "

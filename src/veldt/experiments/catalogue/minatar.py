@@ -9,7 +9,7 @@ import numpy as np
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.experiments.catalogue.common import ALONE, scores_table
-from veldt.experiments.catalogue.verdicts import Estimate, at_least, over_games, said
+from veldt.experiments.catalogue.verdicts import Estimate, at_least, comparison, over_games
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
 from veldt.experiments.results import Results, interval
@@ -119,7 +119,7 @@ def _draw(results: Results) -> Exhibit:
         f"{recipe} {share} ({counted(games, 'game', 'games')})"
         for recipe, (games, share) in aggregates.items()
     )
-    says = said(
+    says = comparison(
         f"Interquartile means of the scores over the published ones of the same kind of agent at equal steps: {found}"
         if found
         else "",

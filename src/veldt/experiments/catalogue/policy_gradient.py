@@ -20,12 +20,13 @@ from veldt.experiments.catalogue.common import (
     seeded,
     small_env_differs,
 )
-from veldt.experiments.catalogue.verdicts import Verdict, at_least, at_most, between, mean, said
+from veldt.experiments.catalogue.verdicts import Verdict, at_least, at_most, between, comparison, mean
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, lines, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
 from veldt.formatting import duration
-from veldt.report.finished_episodes import WINDOW, mean_of_last
+from veldt.report.finished_episodes import mean_of_last
+from veldt.runs.episodes import WINDOW
 
 _TEN_MINUTES = 600.0
 _ORTHOGONAL, _NEAR = 2**-0.5, 0.05
@@ -72,7 +73,7 @@ def _draw_simulators(results: Results) -> Exhibit:
     scores, verdicts = kept_from_the_smallest(
         results, lambda job: math.nan if job.recipe == "appo" else math.inf
     )
-    says = said(
+    says = comparison(
         f"Final scores by simulators: {scores}" if scores else "",
         "The paper finds that in most cases A2C, A3C and PPO with many simulators match those with few, with some loss "
         "at the largest numbers (here: nine tenths of the score are kept); it has no such figure of APPO",
@@ -150,7 +151,7 @@ def _draw_minutes(results: Results) -> Exhibit:
             speed, score = (number(*mean_of(runs, of)) for of in map(attrgetter, ("speed", "score")))
             rows.append((chart, group, str(len(runs)), speed, score, number(goal), f"{time}{only}"))
         here.append(f"{number(goal)} on {chart}: {', '.join(phrases)}")
-    says = said(
+    says = comparison(
         f"Time to a mean return that is four fifths of the way up to the best, {'; '.join(here)}"
         if here
         else "",
@@ -225,7 +226,7 @@ def _draw_saturation(results: Results) -> Exhibit:
         verdicts[f"{least} on {chart}"] = between(few, _ORTHOGONAL - _NEAR, _ORTHOGONAL + _NEAR)
         if ordered[0] is not ordered[-1]:
             verdicts[f"{most} on {chart}"] = at_least(many, _ORTHOGONAL + _NEAR)
-    says = said(
+    says = comparison(
         f"Cosine of the full and the half batch's gradients: {'; '.join(here)}" if here else "",
         "The paper measures near 1/√2 = 0.707 with few simulators, as for halves whose gradients are orthogonal, and "
         f"significantly more with many, such as 256 (here: within {_NEAR} of it with the fewest, and more than that "

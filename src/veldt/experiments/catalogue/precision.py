@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from veldt.experiments.catalogue.common import ALONE, STOOKE, scores_table, small_env_differs
-from veldt.experiments.catalogue.verdicts import Estimate, all_of, at_least, keeps, over_games, ratio, said
+from veldt.experiments.catalogue.verdicts import (
+    Estimate,
+    all_of,
+    at_least,
+    comparison,
+    keeps,
+    over_games,
+    ratio,
+)
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves
 from veldt.experiments.results import Results
@@ -50,7 +58,7 @@ def _draw(results: Results) -> Exhibit:
         )
         rows.append((chart, str(len(pairs)), f"{iqm}", f"{faster}"))
         verdicts[chart] = all_of([at_least(faster, 1.0), keeps(after, before, paired=True)])
-    says = said(
+    says = comparison(
         "; ".join(here),
         "The paper measures no reduced precision, and says that it could hasten learning (here: more steps per "
         "second, and nine tenths of the score)",

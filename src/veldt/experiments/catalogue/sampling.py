@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from veldt.experiments.catalogue.common import ATARI, STOOKE
-from veldt.experiments.catalogue.verdicts import at_least, ratio, said
+from veldt.experiments.catalogue.verdicts import at_least, comparison, ratio
 from veldt.experiments.experiment import Experiment, Measurement, Request
 from veldt.experiments.figures import Drawing, Exhibit, Table, charts, number
 from veldt.experiments.results import Results
@@ -25,9 +25,8 @@ _LINES = {
 _LIMIT = "harmonic limit"
 _FREE, _BARRIER = "free", "a barrier every 5 steps"
 _AT_ONCE, _WAIT = "mid-batch", "wait"
-_BARRIER_KEEPS = (
-    0.93  # 29.6 / 31.9 and 35.8 / 38.4 of table 3; 0.95 and 0.97 at its other numbers of simulators
-)
+# 29.6 / 31.9 and 35.8 / 38.4 of table 3; 0.95 and 0.97 at its other numbers of simulators.
+_BARRIER_KEEPS = 0.93
 # Lines of one chart that are compared, the name of what differs, and what the first must have of the second's speed.
 _COMPARED = (
     (_BARRIER, _FREE, "the barrier", _BARRIER_KEEPS),
@@ -145,7 +144,7 @@ def _says(lines: Lines, best: float) -> str:
                 )
                 here.append(f"In {chart}, '{line}' is {speed} times as fast as '{other}'")
                 verdicts[f"{name} in {chart}"] = at_least(speed, least)
-    return said(
+    return comparison(
         ". ".join(here),
         "The paper finds that more simulators per process bring more speed until the time of inference is hidden, that "
         f"a barrier leaves {_BARRIER_KEEPS} or more of the speed without, and that resets which wait for the "

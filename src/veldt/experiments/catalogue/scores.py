@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, scores_table, seeded
-from veldt.experiments.catalogue.verdicts import Verdict, at_least, over_games, said
+from veldt.experiments.catalogue.verdicts import Verdict, at_least, comparison, over_games
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
 from veldt.experiments.results import Results
@@ -170,7 +170,7 @@ def _draw(results: Results) -> Exhibit:
         f"{group} {number(float(statistics.mean(_array(games, games))))} ({counted(len(games), 'game', 'games')})"
         for group, games in scores.items()
     )
-    says = said(
+    says = comparison(
         f"Average human-normalised scores of training: {averages}" if averages else "",
         "The paper finds that scaled configurations (more simulators, larger batches) tend to match the unscaled ones "
         "over 49 games, after 25 M (policy gradients) or 50 M steps (here: nine tenths of the interquartile mean are "

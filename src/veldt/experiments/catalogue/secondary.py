@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from veldt.experiments.catalogue.common import SMALL_ENV, STOOKE
-from veldt.experiments.catalogue.verdicts import falls_short, keeps, said
+from veldt.experiments.catalogue.verdicts import comparison, falls_short, keeps
 from veldt.experiments.experiment import Experiment, Measurement, Request
 from veldt.experiments.figures import Exhibit, Line, Table, lines, mean_of_curves, number
 from veldt.experiments.results import Results, interval
@@ -72,7 +72,7 @@ def _draw(results: Results) -> Exhibit:
         for chart, by_label in ends.items()
     ]
     found = "; ".join(f"{chart}: {first} and {second}" for chart, first, second in table)
-    says = said(
+    says = comparison(
         f"Final scores of the first and the second learner: {found}" if found else "",
         "The paper finds that a second learner with a batch of 64 keeps up with a first one with 2,048 (here: it has "
         "nine tenths of its score or more), that a second one with 2,048 fails to learn beside a first one with 64 "

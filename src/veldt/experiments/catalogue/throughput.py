@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE
-from veldt.experiments.catalogue.verdicts import at_least, ratio, said
+from veldt.experiments.catalogue.verdicts import at_least, comparison, ratio
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Drawing, Exhibit, Table, charts, number
 from veldt.experiments.results import FinishedRun, Results
@@ -148,7 +148,7 @@ def _says(hours: Mapping[str, Hours]) -> str:
     papers = [_papers(label) for label in _ROWS]
     ratios = [_papers(label)[1] / _papers("A2C")[1] for label in _REPLAYED]
     speedups = [of_label[1] / of_label[2] for of_label in papers if {1, 2} <= of_label.keys()]
-    return said(
+    return comparison(
         "; ".join(here),
         f"In the paper Q-learning takes longer than A2C ({min(ratios):.1f} to {max(ratios):.1f} times, on a GPU), and "
         f"two GPUs are faster than one ({min(speedups):.1f} to {max(speedups):.1f} times)",

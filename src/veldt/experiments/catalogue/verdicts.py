@@ -57,7 +57,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a paper's finding is seen; `agrees` is None if that cannot be said, `because` of a reason."""
+    """Whether a paper's finding is seen; `agrees` is None if that cannot be told, `because` of a reason."""
 
     agrees: bool | None
     because: str = ""
@@ -171,20 +171,20 @@ def between(estimate: Estimate, low: float, high: float) -> Verdict:
 
 
 def all_of(verdicts: Sequence[Verdict]) -> Verdict:
-    """Whether all agree; False if one does not, and else the first reason why that cannot be said."""
+    """Whether all agree; False if one does not, and else the first reason why that cannot be told."""
     for agrees in (False, None):
         if found := [verdict for verdict in verdicts if verdict.agrees is agrees]:
             return found[0]
     return Verdict(True) if verdicts else Verdict(None, NOTHING)
 
 
-def said(here: str, paper: str, verdicts: Mapping[str, Verdict]) -> str:
+def comparison(here: str, paper: str, verdicts: Mapping[str, Verdict]) -> str:
     """Returns what is measured here, what the paper finds, and whether the two agree, a sentence each.
 
     Args:
         here: the first sentence, without its full stop; "" if nothing is measured.
         paper: the second one.
-        verdicts: by the case that each is on; the name of a single case is not said.
+        verdicts: by the case that each is on; the name of a single case is left out.
     """
     return f"{here or 'Nothing is measured yet'}. {paper}. {words(verdicts)}."
 

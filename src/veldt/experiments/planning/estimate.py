@@ -95,9 +95,9 @@ def _probed(job: Training, scratch: Path) -> float:
     if scratch.exists():
         remove_own_tree(scratch, OF_RUN)
     cores = allowed_cores()[: job.cores or None]
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as stderr:
         command = dataclasses.replace(job, settings=probe_settings(job)).command(scratch)
-        process = OwnedProcess(command, subprocess.DEVNULL, said, cores)
+        process = OwnedProcess(command, subprocess.DEVNULL, stderr, cores)
         try:
             until, speed, has_rows = time.monotonic() + _PROBE_DEADLINE_S, None, False
             while (
@@ -115,10 +115,11 @@ def _probed(job: Training, scratch: Path) -> float:
         finally:
             process.interrupt()
             process.wait(_END_S)
+            process.close()
         if scratch.exists():
             remove_own_tree(scratch, OF_RUN)
         if speed is None:
-            why = (has_ended and last_sentence(said)) or "it was too slow to be measured"
+            why = (has_ended and last_sentence(stderr)) or "it was too slow to be measured"
             raise VeldtError(f"{job.recipe} on {job.env} did not train: {why}")
     return speed.steps_per_second
 

@@ -30,7 +30,7 @@ from veldt.runtime.process_state import ProcessState, StopClock, stopped_too_lon
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _EXIT_S = 5.0  # seconds within which a server that must end does so
 _DEATH_S = 1.0  # seconds until a server whose pipe has closed is known to have ended
-_LOOK_S = 0.25  # seconds between looks at a server
+_POLL_S = 0.25
 _NO_MORE = "could not fork"
 _MAX_SERVERS = 3  # servers that may die in a row before they have started one process
 
@@ -46,7 +46,7 @@ class _Watch:
         self.clock = StopClock()
         self.stopped = False  # whether this process has killed it because it was stopped
         self.losses: list[str] = []  # not reported yet
-        self.looked_at = 0.0
+        self.polled_at = 0.0
         # Two threads of a program may train at once, and a start changes the environment and the main module.
         self.starting = threading.Lock()
 
@@ -100,8 +100,8 @@ def lost_servers() -> list[str]:
     """Looks at the fork server; one that has been stopped for too long is killed. Returns a sentence for each server
     that was lost since the last call. The next process is started from a new one."""
     now = time.monotonic()
-    if now - _watch.looked_at >= _LOOK_S:
-        _watch.looked_at = now
+    if now - _watch.polled_at >= _POLL_S:
+        _watch.polled_at = now
         _kill_if_stopped()
         _collect(0.0)
     losses, _watch.losses = _watch.losses, []
@@ -216,11 +216,11 @@ def _killed_if_stopped() -> Iterator[None]:
     """Looks at the server while this thread waits for it."""
     done = threading.Event()
 
-    def look() -> None:
-        while not done.wait(_LOOK_S):
+    def poll() -> None:
+        while not done.wait(_POLL_S):
             _kill_if_stopped()
 
-    thread = threading.Thread(target=look, daemon=True, name="fork server watch")
+    thread = threading.Thread(target=poll, daemon=True, name="fork server watch")
     thread.start()
     try:
         yield

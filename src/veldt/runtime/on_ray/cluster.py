@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -66,7 +66,7 @@ class Cluster:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        address = self._said_address(self._head)
+        address = self._address_from(self._head)
         self._within.enter_context(on_loopback())
         self._init(address, _node_ip_address="127.0.0.1")
 
@@ -110,6 +110,7 @@ class Cluster:
                 ray.shutdown()
         if self._head is not None:
             _end(self._head)
+        if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
         self._within.close()
 
@@ -126,7 +127,8 @@ class Cluster:
             )
         self._has_joined = True
 
-    def _said_address(self, head: subprocess.Popen[bytes]) -> str:
+    def _address_from(self, head: subprocess.Popen[bytes]) -> str:
+        """Returns the address of the cluster, which the head process writes when the cluster is there."""
         assert head.stdout is not None and head.stderr is not None
         # Drains the pipe that Ray prints to; its last line is the reason if Ray does not start.
         errors = bytearray()
@@ -198,16 +200,16 @@ def _try(address: str) -> None:
     except subprocess.TimeoutExpired as error:
         output = (error.stderr or b"").decode(errors="replace")
         if "uthenticat" in output:
-            raise UsageError(explained(address, output)) from None
+            raise UsageError(why_not_joined(address, output)) from None
         raise UsageError(
             f"--cluster is '{address}', and what listens there did not answer as a Ray within {_JOIN_S:g} s: check the "
             f"address, and that this machine is one of its nodes (ray start --address={address} makes it one)"
         ) from None
     if done.returncode:
-        raise UsageError(explained(address, done.stderr))
+        raise UsageError(why_not_joined(address, done.stderr))
 
 
-def explained(address: str, text: str) -> str:
+def why_not_joined(address: str, text: str) -> str:
     """Returns Ray's error output of a failed join as one sentence."""
     versions = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
     if "Version mismatch" in text and len(versions) == 2:
@@ -251,9 +253,10 @@ def _family(pid: int) -> list[psutil.Process]:
     return []
 
 
-def _drain(stream: object, into: bytearray) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        while chunk := stream.read1(4096):  # type: ignore[attr-defined]
+def _drain(stream: Any, into: bytearray) -> None:
+    """Keeps the end of what is written to a pipe, and closes it after that."""
+    with stream, contextlib.suppress(OSError, ValueError):
+        while chunk := stream.read1(4096):
             into += chunk
             del into[:-4096]
 

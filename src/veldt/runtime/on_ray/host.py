@@ -167,9 +167,8 @@ class Host:
             self._set_peers(news.peers)
         for parameter, value in news.counters.items():
             self._counters[parameter].receive_counts(value)
-        has_ended = (
-            self._thread is not None and not self._thread.is_alive()
-        )  # checked before the messages are taken
+        # Checked before the messages are taken: a role that has ended sends no more.
+        has_ended = self._thread is not None and not self._thread.is_alive()
         counters = {parameter: counter.report() for parameter, counter in self._counters.items()}
         return HostReport(
             self._control.heartbeats, has_ended, *self._control.messages_from(news.num_received), counters

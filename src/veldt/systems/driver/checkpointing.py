@@ -59,7 +59,7 @@ class Checkpointing:
         self.saved_step, self._on_saved = saved_step, on_saved
 
     def request(self) -> None:
-        """Requests a snapshot. One that is not captured yet is dropped."""
+        """Requests a snapshot. One that is not being written yet is dropped."""
         self._captured = None
         self._parts.expect(self._roles.request_snapshot())
 

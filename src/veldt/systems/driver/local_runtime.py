@@ -7,13 +7,12 @@ from typing import Any
 from veldt.errors import UsageError
 from veldt.exchange.graph import Graph, edge_bytes, edges_by_parameter, make_local_edges
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
+from veldt.formatting import gib
 from veldt.runtime.inline import InlineSupervisor
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
 from veldt.runtime.supervision import RolePlan
 from veldt.runtime.supervisor import Supervisor
 from veldt.runtime.system_memory import available_memory
-
-_GIB = 2**30
 
 
 def start_local(graph: Graph) -> tuple[Supervisor, dict[str, Any]]:
@@ -47,6 +46,6 @@ def _check_memory(graph: Graph) -> None:
     needed, available = sum(edge_bytes(edge.spec) for edge in graph.edges.values()), available_memory()
     if needed > available:
         raise UsageError(
-            f"the data between roles needs {needed / _GIB:.1f} GiB of memory, and {available / _GIB:.1f} GiB "
+            f"the data between roles needs {gib(needed)} of memory, and {gib(available)} "
             f"are available: most of it is for {largest.carries}; take fewer of these, or smaller ones"
         )

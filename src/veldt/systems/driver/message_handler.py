@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -56,7 +56,7 @@ class MessageHandler:
         monitor: Monitor,
         metrics: RoleMetrics,
         scores: ReturnTracker,
-        scored_envs: range,
+        scored_envs: Collection[int],
         evaluating: Evaluating,
         checkpointing: Checkpointing,
     ) -> None:

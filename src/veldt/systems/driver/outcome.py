@@ -53,18 +53,23 @@ def stop_on_signals(text: str = _STOPPING) -> Iterator[threading.Event]:
     The first one prints `text`, and also continues processes of the run that were stopped: their part of the last
     checkpoint is needed.
     """
-    event, previous, requested_at = threading.Event(), {}, 0.0
+    event, previous, requested_at, own = threading.Event(), {}, 0.0, os.getpid()
 
     def request(number: int, frame: Any) -> None:
         nonlocal requested_at
+        if os.getpid() != own:  # a process that an environment has forked, and ends by `terminate`
+            if number != signal.SIGINT:
+                os._exit(1)
+            return
         now = time.monotonic()
         if event.is_set():
             # A closing terminal sends several signals, and an impatient user presses twice.
             if now - requested_at > _AT_ONCE_AFTER:
                 raise KeyboardInterrupt
             return
-        event.set()
+        # In this order: another signal may interrupt this handler between any two instructions.
         requested_at = now
+        event.set()
         # Not `print`: this handler may have interrupted one. The terminal may be closed.
         with contextlib.suppress(OSError):
             os.write(2, text.encode())

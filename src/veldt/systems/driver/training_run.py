@@ -45,9 +45,8 @@ _SILENT_S = 4.0  # without a heartbeat, after which a role then counts as one th
 _LAST_PARTS_S = 20.0  # for a last checkpoint when the run has failed
 _PARTS_S = 300.0  # for all parts of a checkpoint to arrive
 
-StartRoles = Callable[
-    [Graph], tuple[RunningRoles, dict[str, Any]]
-]  # makes what runs a graph; not yet started
+# Makes what runs a graph, not yet started, and the edges.
+StartRoles = Callable[[Graph], tuple[RunningRoles, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,8 @@ class TrainingRun:
         config, meta = self._config, checkpoint.meta if checkpoint else {}
         graph = run_plan.graph(directory.path.absolute(), checkpoint)
         self._roles, edges = start_roles(graph)
-        try:
+        with contextlib.ExitStack() as undone:
+            undone.callback(self._roles.kill)
             self._rate_limiter: RateLimiter = edges["rate_limiter"]
             self._rate_limiter.max_steps = config.run.steps
             roles = [(role, index) for role in graph.roles for index in range(len(role.plans))]
@@ -101,6 +101,7 @@ class TrainingRun:
                 run_plan.spec.frames_per_step,
                 counters,
             )
+            undone.callback(self._monitor.close)
             self._metrics = RoleMetrics(self._names, self._rate_limiter, self._clock)
             evaluated_at = int(meta.get("evaluated_at", 0))
             self._evaluating = Evaluating(run_plan, directory, self._monitor, self._clock, evaluated_at)
@@ -132,9 +133,7 @@ class TrainingRun:
             if lost:
                 self._metrics.role_restarts = lost.restarts
                 self._monitor.note(lost.text, "restart")
-        except BaseException:
-            self._roles.kill()
-            raise
+            undone.pop_all()  # nothing has failed
 
     @property
     def role_restarts(self) -> int:
@@ -324,10 +323,9 @@ class TrainingRun:
         while holds():
             now, missing = time.monotonic(), sorted(self._checkpointing.missing)
             if now > end:
-                raise VeldtError(
-                    f"the last checkpoint lacks the part of the {self._named(missing)}, which did not come in "
-                    f"{_PARTS_S:g} s"
-                )
+                lacks = f"lacks the part of the {self._named(missing)}, which did not come"
+                waits = "waits for the one before it, which was not written"
+                raise VeldtError(f"the last checkpoint {lacks if missing else waits} in {_PARTS_S:g} s")
             if now > give_up_at and (
                 silent := [role for role in missing if not self._roles.works(role, _SILENT_S)]
             ):

@@ -108,7 +108,7 @@ class AgentHost:
         self._columns = [slot.part(slice(b, b + 1)) for b in range(width)]
         prefixes = self._envs.start()
         self._episodes = [EpisodeTracker(1, {0: prefixes[b]}) for b in range(width)]
-        self._said = {
+        self._actor_outputs = {
             name: np.zeros((steps, width, *layout.shape), layout.dtype)
             for name, layout in plan.actor_outputs.items()
         }
@@ -195,7 +195,7 @@ class AgentHost:
         row_R, answers, slot = self._row_W[agent_R], self._inference.answers, self._slot
         slot.action[row_R, agent_R] = answers["action"][agent_R]
         slot.version[row_R, agent_R] = answers["version"][agent_R]
-        for name, array in self._said.items():
+        for name, array in self._actor_outputs.items():
             array[row_R, agent_R] = answers[name][agent_R]
         if self._plan.recurrent:
             self._recurrent_WM[agent_R] = answers["recurrent_state"][agent_R]
@@ -224,7 +224,7 @@ class AgentHost:
             with self._clock("replay"):
                 column, part = self._columns[b], slice(b, b + 1)
                 column.copy_to(arrays)
-                for name, array in self._said.items():
+                for name, array in self._actor_outputs.items():
                     np.copyto(arrays[name], array[:, part])
                 if self._plan.recurrent:
                     np.copyto(arrays["initial_recurrent_state"], self._first_recurrent_WM[part])

@@ -9,6 +9,7 @@ agents (envs) <------------------ answers ----------------+-- model
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -42,20 +43,39 @@ _PUBLISH_EVERY = 16  # updates: only the evaluator reads published weights
 
 def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | None = None) -> Graph:
     """Returns the graph of the system for a run in directory `run`, from the start or resumed from `checkpoint`."""
-    config, spec, steps = run_plan.config, run_plan.spec, run_plan.horizon
-    settings, agents = config.roles, config.envs.num_envs
-    assert isinstance(settings, Ga3cConfig)
-    width, incarnations = agents // settings.agent_processes, incarnations_of(checkpoint)
-    network, _ = run_plan.network()
-    noise, recurrent_size = run_plan.algorithm().action_noise(network), recurrent_size_of(network)
-    actor_outputs = _actor_outputs(run_plan)
-    slot = row_layouts(spec, steps, 1)
-    slot |= {name: Layout((steps, 1, *layout.shape), layout.dtype) for name, layout in actor_outputs.items()}
-    if recurrent_size:
-        slot |= {
-            name: Layout((1, recurrent_size), "float32")
-            for name in ("initial_recurrent_state", "final_recurrent_state")
-        }
+    parts = _AgentParts.of(run_plan)
+    evaluator_roles = evaluators(run_plan, checkpoint)
+    edges = _edges(run_plan, parts)
+    if evaluator_roles:
+        edges["weights"] = weights_edge(run_plan, "evaluator", "model")
+    model = _model_role(run_plan, run, list(edges))
+    return Graph((model, _agent_role(run_plan, parts, checkpoint), *evaluator_roles), edges)
+
+
+@dataclass(frozen=True)
+class _AgentParts:
+    """What requests, answers and rollouts of an agent are made of.
+
+    Args:
+        actor_outputs: layouts of what the algorithm stores for each action, besides the action.
+        noise: random numbers that an action takes.
+        recurrent_size: numbers of the recurrent state; 0: the network has none.
+    """
+
+    actor_outputs: dict[str, Layout]
+    noise: int
+    recurrent_size: int
+
+    @classmethod
+    def of(cls, run_plan: RunPlan) -> _AgentParts:
+        network, _ = run_plan.network()
+        noise = run_plan.algorithm().action_noise(network)
+        return cls(_actor_outputs(run_plan), noise, recurrent_size_of(network))
+
+
+def _edges(run_plan: RunPlan, parts: _AgentParts) -> dict[str, Edge]:
+    """Returns all edges but the weights. UsageError for a training queue that can never hold enough."""
+    settings, agents, steps = _settings(run_plan), run_plan.config.envs.num_envs, run_plan.horizon
     least = settings.least_rollouts(steps)
     queue = settings.training_queue or max(agents, least)
     if queue < least:
@@ -64,24 +84,23 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             f"--training-queue is {queue:,}: trainers would wait for ever; take room for at least as many"
         )
     depth = max(-(-queue // settings.agent_processes), least)
-    evaluator_roles = evaluators(run_plan, checkpoint)
-    edges = {
+    return {
         "inference": Edge(
             _AGENT,
             "model",
             f"requests of {agents} agents one by one, answered by up to {settings.prediction_batch} at once",
             InferenceSpec(
-                _requests(run_plan, noise, recurrent_size),
-                _answers(run_plan, actor_outputs, recurrent_size),
+                _requests(run_plan, parts),
+                _answers(run_plan, parts),
                 settings.agent_processes,
-                width,
+                agents // settings.agent_processes,
             ),
         ),
         "rollouts": Edge(
             _AGENT,
             "model",
             f"rollouts of {steps} steps with the policy's outputs, {depth} for each agent process, full ones block",
-            SlotsSpec(slot, settings.agent_processes, depth),
+            SlotsSpec(_rollout(run_plan, parts), settings.agent_processes, depth),
         ),
         "rate_limiter": Edge(
             "model",
@@ -90,9 +109,11 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             RateLimiterSpec.free(settings.agent_processes, 1, 0),
         ),
     }
-    if evaluator_roles:
-        edges["weights"] = weights_edge(run_plan, "evaluator", "model")
-    model = Role(
+
+
+def _model_role(run_plan: RunPlan, run: Path | None, edges: list[str]) -> Role:
+    config, settings = run_plan.config, _settings(run_plan)
+    return Role(
         "model",
         f"{counted(settings.predictors, 'predictor', 'predictors')} and "
         f"{counted(settings.trainers, 'trainer', 'trainers')} on {config.run.device}",
@@ -100,11 +121,11 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         [
             ModelPlan(
                 config=config,
-                spec=spec,
+                spec=run_plan.spec,
                 network=run_plan.own_parts_for_roles,
                 publish_every=_PUBLISH_EVERY,
                 run=run,
-                least=least,
+                least=settings.least_rollouts(run_plan.horizon),
             )
         ],
         [{"slots" if name == "rollouts" else name: name for name in edges}],
@@ -114,7 +135,13 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
         resumes_from="the checkpoint of step {step:,}",
         gpus=int(run_plan.device.type != "cpu"),
     )
-    agent_role = Role(
+
+
+def _agent_role(run_plan: RunPlan, parts: _AgentParts, checkpoint: Checkpoint | None) -> Role:
+    config, settings, incarnations = run_plan.config, _settings(run_plan), incarnations_of(checkpoint)
+    processes = settings.agent_processes
+    width = config.envs.num_envs // processes
+    return Role(
         _AGENT,
         f"{counted(width, 'agent', 'agents')} in one process, each with an env of its own",
         run_agent_process,
@@ -122,45 +149,63 @@ def ga3c(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | No
             AgentsPlan(
                 config,
                 run_plan.source,
-                spec,
+                run_plan.spec,
                 number=process,
                 first=process * width,
                 width=width,
-                steps=steps,
-                actor_outputs=actor_outputs,
-                noise_width=noise,
-                recurrent=recurrent_size,
-                incarnations=incarnations.get(role_name(_AGENT, process, settings.agent_processes), 0),
+                steps=run_plan.horizon,
+                actor_outputs=parts.actor_outputs,
+                noise_width=parts.noise,
+                recurrent=parts.recurrent_size,
+                incarnations=incarnations.get(role_name(_AGENT, process, processes), 0),
             )
-            for process in range(settings.agent_processes)
+            for process in range(processes)
         ],
-        [{"inference": "inference", "slots": "rollouts", "rate_limiter": "rate_limiter"}]
-        * settings.agent_processes,
+        [{"inference": "inference", "slots": "rollouts", "rate_limiter": "rate_limiter"}] * processes,
         settings.max_restarts,
         max(30.0, config.envs.env_timeout),
         niceness=_NICENESS,
     )
-    return Graph((model, agent_role, *evaluator_roles), edges)
 
 
-def _requests(run_plan: RunPlan, noise: int, recurrent_size: int) -> dict[str, Layout]:
-    """Returns the layout of one agent's request; frames are stacked by the agent: the model keeps no earlier ones."""
+def _settings(run_plan: RunPlan) -> Ga3cConfig:
+    assert isinstance(run_plan.config.roles, Ga3cConfig)
+    return run_plan.config.roles
+
+
+def _rollout(run_plan: RunPlan, parts: _AgentParts) -> dict[str, Layout]:
+    """Returns the layouts of a rollout of one agent."""
+    steps = run_plan.horizon
+    layouts = row_layouts(run_plan.spec, steps, 1)
+    for name, layout in parts.actor_outputs.items():
+        layouts[name] = Layout((steps, 1, *layout.shape), layout.dtype)
+    if parts.recurrent_size:
+        for name in ("initial_recurrent_state", "final_recurrent_state"):
+            layouts[name] = Layout((1, parts.recurrent_size), "float32")
+    return layouts
+
+
+def _requests(run_plan: RunPlan, parts: _AgentParts) -> dict[str, Layout]:
+    """Returns the layouts of one agent's request; frames are stacked by the agent: the model keeps no earlier ones."""
     layouts = {}
     for name, field in run_plan.spec.observation.items():
         shape = (*field.shape, field.stack) if field.stack > 1 else field.shape
         layouts[f"observation/{name}"] = Layout(shape, field.dtype)
-    layouts["noise"] = Layout((noise,), "float32")
-    return layouts | (
-        {"recurrent_state": Layout((recurrent_size,), "float32"), "begins": Layout((), "bool")}
-        if recurrent_size
-        else {}
-    )
+    layouts["noise"] = Layout((parts.noise,), "float32")
+    if parts.recurrent_size:
+        layouts["recurrent_state"] = Layout((parts.recurrent_size,), "float32")
+        layouts["begins"] = Layout((), "bool")
+    return layouts
 
 
-def _answers(run_plan: RunPlan, actor_outputs: dict[str, Layout], recurrent_size: int) -> dict[str, Layout]:
+def _answers(run_plan: RunPlan, parts: _AgentParts) -> dict[str, Layout]:
+    """Returns the layouts of the answer to a request."""
     action = run_plan.spec.action
-    layouts = {"action": Layout(action.shape, action.dtype), "version": Layout((), "int64"), **actor_outputs}
-    return layouts | ({"recurrent_state": Layout((recurrent_size,), "float32")} if recurrent_size else {})
+    layouts = {"action": Layout(action.shape, action.dtype), "version": Layout((), "int64")}
+    layouts |= parts.actor_outputs
+    if parts.recurrent_size:
+        layouts["recurrent_state"] = Layout((parts.recurrent_size,), "float32")
+    return layouts
 
 
 @torch.no_grad()

@@ -132,7 +132,7 @@ class Model(LearnerRole):
         return self._tuning.state()
 
     def _send_snapshot_part(self) -> None:
-        if self._control.requested_snapshot not in (0, self._said_snapshot):
+        if self._control.requested_snapshot not in (0, self._sent_snapshot):
             with self._updating:
                 super()._send_snapshot_part()
 

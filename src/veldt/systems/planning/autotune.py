@@ -71,13 +71,14 @@ def time_arithmetic(
 ) -> dict[tuple[str, int], float]:
     """Returns the seconds of a pass of a network for each of the pairs (precision, threads); as `time_threads`."""
     before = torch.get_num_threads()
-    with kept_random_numbers():
-        seconds = {
-            (precision, threads): _pass_seconds(make_network(), observation, device, precision, threads)
-            for precision, threads in kinds
-        }
-    torch.set_num_threads(before)
-    return seconds
+    try:
+        with kept_random_numbers():
+            return {
+                (precision, threads): _pass_seconds(make_network(), observation, device, precision, threads)
+                for precision, threads in kinds
+            }
+    finally:
+        torch.set_num_threads(before)
 
 
 def is_small(network: Network) -> bool:

@@ -29,6 +29,7 @@ from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
 from veldt.exchange.graph import Graph
+from veldt.formatting import gib
 from veldt.networks import normaliser
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import Factory, OwnParts
@@ -138,6 +139,10 @@ class RunPlan:
         return Agent(self.config, self.source, self.spec, network, path=path, step=0, device=self.device)
 
     def forward(self, network: Network, on_fallback: Callable[[str], None]) -> Forward:
+        """Returns what evaluates the network, compiled if the run compiles.
+
+        `on_fallback` gets a sentence if the compilation fails, and evaluation goes on without it.
+        """
         run = self.config.run
         if not run.compiles:
             return network
@@ -281,13 +286,13 @@ def _update_rows(config: TrainConfig, algorithm: Algorithm) -> int:
 
 
 def _refuse_too_large(spec: EnvSpec, rows: int) -> None:
-    """Raises UsageError if an update's observations are sure not to fit into memory: torch has words of its own."""
+    """Raises UsageError if an update's observations are sure not to fit into memory: torch's error names no setting."""
     fields = spec.observation.values()
     needed = rows * sum(math.prod(field.network_shape) * np.dtype(field.dtype).itemsize for field in fields)
     if needed > _SURELY_FITS and needed > (available := available_memory()):
         raise UsageError(
-            f"an update learns from {rows:,} steps at once, whose observations need {needed / 2**30:,.0f} GiB, and "
-            f"{available / 2**30:,.1f} GiB of memory are available: lower --batch-size, --horizon or --num-envs, "
+            f"an update learns from {rows:,} steps at once, whose observations need {gib(needed)}, and "
+            f"{gib(available)} of memory are available: lower --batch-size, --horizon or --num-envs, "
             "whichever this recipe has"
         )
 

@@ -160,4 +160,5 @@ def sampler_learner_deadline_s(config: TrainConfig) -> float:
 
 
 def incarnations_of(checkpoint: Checkpoint | None) -> dict[str, int]:
+    """Returns the number of each role's next incarnation by its name; a role that is missing begins with 0."""
     return checkpoint.meta["incarnations"] if checkpoint else {}

@@ -55,7 +55,7 @@ class IndependentSamplerLearner(SamplerLearnerRole):
     own_groups = (*SamplerLearnerRole.own_groups, "target")
 
     def __init__(
-        self, control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, ties: GroupContext
+        self, control: Control, plan: IndependentPlan, rate_limiter: RateLimiter, context: GroupContext
     ) -> None:
         config, rank = plan.run_plan.config, plan.rank
         is_first = control.restart_count == 0
@@ -67,7 +67,7 @@ class IndependentSamplerLearner(SamplerLearnerRole):
             seed if own is None else own.meta["seed"], rank, count, is_synchronised=False
         )
         self._is_resumed = own is not None
-        super().__init__(control, plan, rate_limiter, worker_rank, ties, own)
+        super().__init__(control, plan, rate_limiter, worker_rank, context, own)
 
     def load_shared_parameters(self) -> None:
         """Continues from the shared parameters, which its network holds by now."""

@@ -77,7 +77,7 @@ class LearnerRole(ABC):
         )
         edge = self._gradient_edge()
         self._learner = self._make_learner(edge)
-        self._clock, self._metrics, self._said_snapshot = StageClock(), UpdateMetrics(), 0
+        self._clock, self._metrics, self._sent_snapshot = StageClock(), UpdateMetrics(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
             groups = checkpoint.groups
@@ -184,9 +184,9 @@ class LearnerRole(ABC):
     def _send_snapshot_part(self) -> None:
         """Sends its part of a requested snapshot."""
         number = self._control.requested_snapshot
-        if number in (0, self._said_snapshot) or not self.is_reporter:
+        if number in (0, self._sent_snapshot) or not self.is_reporter:
             return
-        self._said_snapshot = number
+        self._sent_snapshot = number
         rank, updates = self._plan.rank, self._learner.updates
         self._control.send(
             SnapshotPart(number, self._state(), rank=rank, updates=updates, state=self._extra_state())

@@ -49,7 +49,6 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
     width = envs // count
     rows = settings.rows(width, algorithm.returns.steps)
     members = [range(shard, count, shards) for shard in range(shards)]
-    checkpoint_run = run if config.run.checkpoint_replay == "full" else None
     share = algorithm.batch_size // config.batch_shares
     least = least_slack(
         intensity=algorithm.intensity,
@@ -96,19 +95,31 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
                 tuple(f"steps {shard}" for shard in range(shards)),
             ),
         )
-    replay = Role(
+    replay = _replay_role(run_plan, run, [width * len(part) for part in members], batches)
+    acting = actors(run_plan, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)
+    return ReplayTopology(edges, batches, replay, acting)
+
+
+def _replay_role(run_plan: RunPlan, run: Path | None, envs: list[int], batches: list[str]) -> Role:
+    """Returns the shards of the buffer; `envs` are how many each stores the steps of."""
+    config, algorithm, shards = run_plan.config, run_plan.algorithm(), len(envs)
+    settings = config.roles
+    assert isinstance(settings, ApexConfig) and isinstance(algorithm, OffPolicy) and config.replay is not None
+    width = config.envs.num_envs // settings.actors
+    checkpoint_run = run if config.run.checkpoint_replay == "full" else None
+    return Role(
         "replay",
         f"stores {config.replay.buffer_size // shards:,} transitions, draws, renews priorities",
         run_shard,
         [
             ShardPlan(
                 config,
-                spec,
+                run_plan.spec,
                 algorithm.returns,
                 shard,
                 shards,
-                width * len(members[shard]),
-                [width * index for index in range(len(members[shard]))],
+                envs[shard],
+                list(range(0, envs[shard], width)),
                 checkpoint_run,
                 settings.insertions,
             )
@@ -120,5 +131,3 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
         num_checkpointed=0 if checkpoint_run is None else shards,
         startup_timeout_s=_RESTORE_S,
     )
-    acting = actors(run_plan, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)
-    return ReplayTopology(edges, batches, replay, acting)

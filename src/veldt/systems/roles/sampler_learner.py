@@ -23,6 +23,7 @@ import torch
 from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
 from veldt.algorithms.groups import Targets
 from veldt.envs.env import StepperSettings
+from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
 from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
@@ -90,7 +91,7 @@ class GroupContext:
 
 @dataclass(frozen=True)
 class PhaseCounts:
-    """Counts of one phase: env steps, reset steps, and the episodes that ended."""
+    """Env steps and reset steps of one phase, the episodes that ended, and the learning rate of its updates."""
 
     steps: int
     reset_steps: int
@@ -104,6 +105,13 @@ class ShowNote(Protocol):
     def __call__(self, text: str, about: str = "note") -> None: ...
 
 
+def _thread_choice(run_plan: RunPlan, note: ShowNote) -> ThreadChoice | None:
+    if run_plan.training_threads is None:
+        return None
+    measure = run_plan.time_threads if run_plan.may_change_threads else None
+    return ThreadChoice(run_plan.training_threads, measure, partial(note, about="threads"))
+
+
 class SamplerLearner:
     """Envs, sampler, experience and learner, connected.
 
@@ -112,7 +120,7 @@ class SamplerLearner:
         worker_rank: its rank.
         clock: adds up the time spent per stage.
         archive: directory of the replay buffer in checkpoints, if they include it.
-        ties: its connections to the others.
+        context: its connections to the others.
     """
 
     def __init__(
@@ -122,23 +130,17 @@ class SamplerLearner:
         clock: StageClock,
         archive: Path | None,
         note: ShowNote,
-        ties: GroupContext = GroupContext(),
+        context: GroupContext = GroupContext(),
     ) -> None:
         disable_malloc_trim()
         config = run_plan.config
         self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
-        self._note, self._edge, self._schedule = note, ties.edge, ties.schedule
-        self.thread_choice: ThreadChoice | None = None
-        if run_plan.training_threads is not None:
-            measure = run_plan.time_threads if run_plan.may_change_threads else None
-            self.thread_choice = ThreadChoice(
-                run_plan.training_threads, measure, partial(note, about="threads")
-            )
+        self._note, self._edge, self._schedule = note, context.edge, context.schedule
+        self.thread_choice = _thread_choice(run_plan, note)
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
-        self._sharing = (
-            worker_rank.world_size if worker_rank.is_synchronised else 1
-        )  # ranks that share a batch
+        # Ranks that share a batch.
+        self._sharing = worker_rank.world_size if worker_rank.is_synchronised else 1
         self.first = worker_rank.rank * self._width
         self.algorithm = run_plan.algorithm()
         if worker_rank.world_size > 1:
@@ -151,43 +153,21 @@ class SamplerLearner:
             run_plan.network,
             lambda network: run_plan.forward(network, note),
         )
-        optimiser = ties.optimiser(self.algorithm, self.parameters)
         self.learner = Learner(
             self.algorithm,
             forward,
             self.parameters,
-            ties.edge,
+            context.edge,
             targets,
-            optimiser,
-            ties.version_of,
+            context.optimiser(self.algorithm, self.parameters),
+            context.version_of,
             Diagnostics(self.parameters, config.run.log_norms, config.run.log_saturation),
         )
-        settings = StepperSettings(
-            run_plan.source,
-            worker_rank.seed,
-            dataclasses.replace(config.envs, num_envs=self._width),
-            config.atari,
-            self.first,
-        )
-        steps = self.algorithm.horizon(self._width * self._sharing)
-        self.envs = run_plan.envs(settings, steps, lambda b, t: self.episodes.actions_until(self.slot, b, t))
+        self.envs = self._make_envs()
         try:
             self.slot = self.envs.trajectory
             self.episodes = EpisodeTracker(self._width, {})
-            self._sampler = Sampler(
-                self.envs,
-                self.algorithm,
-                forward,
-                run_plan.device,
-                worker_rank.seed,
-                clock,
-                noise=self.algorithm.action_noise(self.network),
-                recurrent_size=recurrent_size_of(self.network),
-                threads=run_plan.inference_threads,
-                cores=run_plan.inference_cores,
-                first=self.first,
-                heartbeat=ties.heartbeat,
-            )
+            self._sampler = self._make_sampler(forward, context.heartbeat)
             self.experience = self._make_experience(forward, targets.forwards)
             self.archive = None
             if isinstance(self.experience, ReplaySource) and archive is not None:
@@ -200,6 +180,34 @@ class SamplerLearner:
         except BaseException:
             self.envs.close()
             raise
+
+    def _make_envs(self) -> VectorEnvs:
+        config = self._config
+        settings = StepperSettings(
+            self._run_plan.source,
+            self._worker_rank.seed,
+            dataclasses.replace(config.envs, num_envs=self._width),
+            config.atari,
+            self.first,
+        )
+        steps = self.algorithm.horizon(self._width * self._sharing)
+        return self._run_plan.envs(settings, steps, lambda b, t: self.episodes.actions_until(self.slot, b, t))
+
+    def _make_sampler(self, forward: Forward, heartbeat: Callable[[], None]) -> Sampler:
+        return Sampler(
+            self.envs,
+            self.algorithm,
+            forward,
+            self._run_plan.device,
+            self._worker_rank.seed,
+            self._clock,
+            noise=self.algorithm.action_noise(self.network),
+            recurrent_size=recurrent_size_of(self.network),
+            threads=self._run_plan.inference_threads,
+            cores=self._run_plan.inference_cores,
+            first=self.first,
+            heartbeat=heartbeat,
+        )
 
     def _make_experience(self, forward: Forward, targets: Targets) -> BatchSource:
         algorithm, seed, replay = self.algorithm, self._worker_rank.draw_seed, self._config.replay
@@ -238,7 +246,7 @@ class SamplerLearner:
                 self._act_beside(self.thread_choice.threads)
             self.acts_by_newest()
             return unrestored
-        self.episodes.begins(self.envs.start())
+        self.episodes.set_prefixes(self.envs.start())
         if done and isinstance(self.experience, ReplaySource):
             self.experience.refill(done)
         return []

@@ -99,13 +99,13 @@ class SamplerLearnerRole(ABC):
         plan: SamplerLearnerPlan,
         rate_limiter: RateLimiter,
         worker_rank: WorkerRank,
-        ties: GroupContext,
+        context: GroupContext,
         own: Checkpoint | None,
     ) -> None:
         self._control, self._plan, self._rate_limiter, self._rank = control, plan, rate_limiter, plan.rank
         self._worker_rank, self._clock, self._update_metrics = worker_rank, StageClock(), UpdateMetrics()
         self._steps_A, self._updates_L = rate_limiter.steps_A, rate_limiter.updates_L
-        self._reset_steps, self._sent_at, self._said_snapshot = 0, time.monotonic(), 0
+        self._reset_steps, self._sent_at, self._sent_snapshot = 0, time.monotonic(), 0
         self._is_in_phase = False
         self._writer, self._segments = BackgroundWriter(), list[dict[str, Any]]()
         self._written_snapshot = 0  # the snapshot whose rows are being written; 0 for none
@@ -113,7 +113,7 @@ class SamplerLearnerRole(ABC):
         with_replay = plan.run is not None and config.run.checkpoint_replay == "full"
         archive = RunDirectory(plan.run).replay / plan.group if with_replay and plan.run is not None else None
         self._sampler_learner = SamplerLearner(
-            plan.run_plan, worker_rank, self._clock, archive, self._note, ties
+            plan.run_plan, worker_rank, self._clock, archive, self._note, context
         )
         try:
             for text in self._sampler_learner.begin(own, int(self._steps_A[plan.rank])):
@@ -144,8 +144,8 @@ class SamplerLearnerRole(ABC):
             return False
         control.heartbeat()
         self._send_segments()
-        if now.snapshot not in (0, self._said_snapshot):
-            self._said_snapshot = now.snapshot
+        if now.snapshot not in (0, self._sent_snapshot):
+            self._sent_snapshot = now.snapshot
             self._send_snapshot_part(now)
         elif now.is_acting:
             self._act_and_learn(now)
@@ -175,7 +175,7 @@ class SamplerLearnerRole(ABC):
         wanted = self._control.requested_snapshot
         return (
             wanted != 0
-            and wanted == self._said_snapshot
+            and wanted == self._sent_snapshot
             and self._worker_rank.is_synchronised
             and not self._control.stopping
         )
@@ -201,22 +201,24 @@ class SamplerLearnerRole(ABC):
         return {}
 
     def _act_and_learn(self, now: SyncState) -> None:
-        unit = self._sampler_learner
+        sampler_learner = self._sampler_learner
 
         def updated(loss: Loss, lag: float, rate: float) -> None:
-            self._updates_L[self._rank] = unit.learner.updates
+            self._updates_L[self._rank] = sampler_learner.learner.updates
             self._update_metrics.add(loss.metrics, (lag, lag, lag), rate)
             self._control.heartbeat()
 
         self._is_in_phase = True
-        phase = unit.run_phase(now.steps, now.done, updated, self._finish_writing)
+        phase = sampler_learner.run_phase(now.steps, now.done, updated, self._finish_writing)
         self._is_in_phase = False
         self._update_metrics.rate = phase.learning_rate
         self._steps_A[self._rank] += phase.steps
         self._reset_steps += phase.reset_steps
         if phase.episodes:
-            self._control.send(FinishedEpisodes.of_role(phase.episodes, self._worker_rank.seed, unit.first))
-        for text in unit.envs.notes():
+            self._control.send(
+                FinishedEpisodes.of_role(phase.episodes, self._worker_rank.seed, sampler_learner.first)
+            )
+        for text in sampler_learner.envs.notes():
             self._note(text, "restart")
         self.after_phase()
 

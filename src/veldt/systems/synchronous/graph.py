@@ -165,7 +165,7 @@ class SynchronousLearner(SamplerLearnerRole):
         count = self._worker_rank.world_size
         # True if all have seen the same number: where numbers differ, the mean square exceeds the squared mean.
         is_wanted = numbers == count * number and squares == count * number**2
-        if is_wanted and number not in (0, self._said_snapshot):
+        if is_wanted and number not in (0, self._sent_snapshot):
             self._compare()
         done = round(steps)
         return SyncState(done, done, stopping > 0, acting == count, number if is_wanted else 0)

@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class BackgroundLogger(Logger):
         self.problem = ""
         self._name, self._make, self._close_s = name, make, close_s
         self._dropped = 0
-        self._ended = self._abandoned = False
+        self._ended = self._abandoned = self._failed = False
         self._calls: queue.Queue[_Call | None] = queue.Queue(_QUEUED_CALLS)
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -68,19 +68,32 @@ class BackgroundLogger(Logger):
             self.problem = f"{self._name} could not keep up: {self._dropped} rows are in metrics.jsonl only"
 
     def _work(self) -> None:
-        try:
+        logger: Logger | None = None
+        with self._failure_as_problem():
             logger = self._make()
             while (call := self._next()) is not None and not self._abandoned:
                 call(logger)
-            logger.close()
-        except ImportError as error:
-            package = (error.name or self._name).partition(".")[0]
-            self.problem = f"{package} is not installed: the metrics are in metrics.jsonl only"
-        except BaseException as error:
-            # A full disk, a server that cannot be reached, sys.exit: training continues without this logger.
-            self.problem = f"{self._name} failed: {error}; later metrics are in metrics.jsonl only"
+        if logger is not None:
+            with self._failure_as_problem():
+                logger.close()
         while not self._ended:
             self._next()  # keeps the queue from filling up with calls that nothing will handle
+
+    @contextlib.contextmanager
+    def _failure_as_problem(self) -> Iterator[None]:
+        """Makes a failure the `problem`, if it is the first one: a full disk, an unreachable server, sys.exit.
+
+        Training continues without this logger.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if not self._failed and isinstance(error, ImportError):
+                package = (error.name or self._name).partition(".")[0]
+                self.problem = f"{package} is not installed: the metrics are in metrics.jsonl only"
+            elif not self._failed:
+                self.problem = f"{self._name} failed: {error}; later metrics are in metrics.jsonl only"
+            self._failed = True
 
     def _next(self) -> _Call | None:
         call = self._calls.get()

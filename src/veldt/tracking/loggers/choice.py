@@ -11,7 +11,7 @@ from typing import Any
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
 from veldt.tracking.loggers.background import BackgroundLogger
 from veldt.tracking.loggers.group import LoggerGroup
-from veldt.tracking.loggers.logger import Logger, missing_of_logger
+from veldt.tracking.loggers.logger import Logger, close_after_failure, missing_of_logger
 from veldt.user_code.import_path import load_function, split_name
 
 LOGGERS = ("tensorboard", "wandb", "trackio", "mlflow")
@@ -79,13 +79,20 @@ def opened_loggers(
     Raises:
         UsageError: a function of the user raised, or returned no logger.
     """
-    own = {name: _made(name, function, directory) for name, function in functions.items()}
-    named = {
-        name: own[name] if name in own else _in_background(name, directory, run_id)
-        for name in named_loggers(log)
-    }
+    made: dict[str, Logger] = {}
     given = [(f"{type(one).__name__} (module {type(one).__module__})", one) for one in instances]
-    group = LoggerGroup(directory, [*named.items(), *given])
+    try:
+        for name, function in functions.items():
+            made[name] = _made(name, function, directory)
+        # After the user's functions, which may fail: these begin to write at once.
+        for name in named_loggers(log):
+            if name not in made:
+                made[name] = _in_background(name, directory, run_id)
+        group = LoggerGroup(directory, [*((name, made[name]) for name in named_loggers(log)), *given])
+    except BaseException:
+        for logger in made.values():
+            close_after_failure(logger)
+        raise
     try:
         group.log_config(config)
         yield group

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from veldt.errors import described
 from veldt.tracking.loggers.background import BackgroundLogger
-from veldt.tracking.loggers.logger import Logger
+from veldt.tracking.loggers.logger import Logger, close_after_failure
 from veldt.tracking.loggers.metrics_file import MetricsFile
 
 
@@ -46,8 +45,7 @@ class LoggerGroup:
     def close(self) -> None:
         self._file.close()
         for number in self._failed:
-            with contextlib.suppress(Exception, SystemExit):
-                self._others[number][1].close()
+            close_after_failure(self._others[number][1])
         self._call("close")
 
     def take_problems(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,6 +43,13 @@ class Logger(Protocol):
     def close(self) -> None:
         """Called once, when the run has ended or failed."""
         return None
+
+
+def close_after_failure(logger: Logger) -> None:
+    """Closes a logger, if it has `close`; what that raises is not shown, since a failure came before."""
+    with contextlib.suppress(Exception, SystemExit):
+        if hasattr(logger, "close"):
+            logger.close()
 
 
 def missing_of_logger(logger: Any) -> str:

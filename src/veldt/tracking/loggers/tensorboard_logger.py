@@ -40,9 +40,8 @@ class TensorBoardLogger(Logger):
         self._write(event_pb2.Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def log_config(self, config: Mapping[str, Any]) -> None:
-        text = "\n".join(
-            f"    {line}" for line in json.dumps(config, indent=2).splitlines()
-        )  # a block of code
+        # Indented, it is shown as a block of code.
+        text = "\n".join(f"    {line}" for line in json.dumps(config, indent=2).splitlines())
         plugin = self._summaries.SummaryMetadata.PluginData(plugin_name="text")
         event = self._events.Event(wall_time=time.time())
         event.summary.value.add(
