@@ -49,6 +49,20 @@ def test_after_the_working_process_was_killed(in_tmp: Path) -> None:
         assert list(temporary.glob("pymp-*")) == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the command has a parent on Linux only")
+def test_a_program_that_a_shell_has_started_before_is_left_alone(in_tmp: Path) -> None:
+    command = f"sleep 1000 & echo $!; exec {sys.executable} -m veldt train ppo --env CartPol-v1"
+    done = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert done.stdout is not None
+    other = psutil.Process(int(done.stdout.readline()))
+    try:
+        assert done.wait(60) == 2
+        assert other.is_running() and other.status() != psutil.STATUS_ZOMBIE
+    finally:
+        other.kill()
+        done.communicate()
+
+
 @contextlib.contextmanager
 def _started(arguments: str, directory: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """Yields the process of a command, in a session of its own, and its directory of temporary files."""

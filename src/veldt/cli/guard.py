@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 
 from veldt.runtime import activity
-from veldt.runtime.descendants import adopt_orphans, end_descendants
+from veldt.runtime.descendants import adopt_orphans, end_descendants, has_children
 from veldt.runtime.endings import NO_MORE_PROCESSES, end_with, own_forks
 from veldt.standard_streams import fill_closed_streams
 
@@ -76,7 +76,10 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     parent_pipe, parent_end = os.pipe()
     # No signal may be delivered before each process has its own handlers.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _CAUGHT)
-    adopt_orphans()
+    # Not where a shell has started other programs, and was then replaced by this one.
+    is_alone = not has_children()
+    if is_alone:
+        adopt_orphans()
     try:
         child = os.fork()
     except OSError as error:
@@ -97,7 +100,8 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     os.close(parent_pipe)
     asked, status = _Waiting(child, received).until_ended(before)
     code = _result(memory, asked, os.waitstatus_to_exitcode(status), arguments)
-    end_descendants(_GRACE_S)
+    if is_alone:
+        end_descendants(_GRACE_S)
     return code
 
 

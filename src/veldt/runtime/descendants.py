@@ -24,7 +24,7 @@ def end_descendants(grace_s: float = 0.0) -> None:
     Also those that are being started, or were stopped by a signal. No other thread may wait for a child meanwhile.
     """
     begun = time.monotonic()
-    while _has_children() and (passed := time.monotonic() - begun) < grace_s + _KILL_S:
+    while has_children() and (passed := time.monotonic() - begun) < grace_s + _KILL_S:
         if passed >= grace_s:
             kill_below(os.getpid())
         with contextlib.suppress(ChildProcessError):
@@ -43,7 +43,8 @@ def kill_below(pid: int) -> None:
                 process.kill()
 
 
-def _has_children() -> bool:
+def has_children() -> bool:
+    """Whether this process has children, also ones that a program has started which was here before (`exec`)."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
