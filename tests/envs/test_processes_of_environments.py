@@ -57,8 +57,6 @@ ARRANGEMENTS = {
     "here": "ppo --batch-size 128",
     "workers": "ppo --batch-size 128 --env-backend workers --processes 2",
     "actors": "impala --actors 2",
-    "agents": "ga3c",
-    "learners": "a2c --learners 2",
 }
 
 
@@ -102,8 +100,15 @@ def test_they_are_started_and_ended(directory: Path, arrangement: str) -> None:
     assert run.returncode == 0 and "finished its steps" in output, output
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("arrangement", ["here", "workers", "actors"])
+@pytest.mark.parametrize(
+    ("arrangement", "end"),
+    [
+        ("here", signal.SIGKILL),
+        ("workers", signal.SIGINT),
+        ("workers", signal.SIGKILL),
+        ("actors", signal.SIGKILL),
+    ],
+)
 def test_none_is_left_that_the_environment_leaves(
     directory: Path, arrangement: str, end: signal.Signals
 ) -> None:
