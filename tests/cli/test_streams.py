@@ -100,3 +100,10 @@ def test_a_program_without_standard_streams(in_tmp: Path) -> None:
     program = 'import veldt; veldt.train("ppo", env="CartPole-v1", run_dir="run", steps=64, num_envs=4, batch_size=64)'
     done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} <&- >&- 2>&-")
     assert done.returncode == 0 and Path("run", "summary.json").exists()
+
+
+def test_the_emulator_does_not_complain_at_the_end(in_tmp: Path) -> None:
+    """Its objects are collected before the interpreter ends."""
+    options = "--env ALE/Pong-v5 --steps 80 --num-envs 2 --env-backend in-process --precision fp32 --log none"
+    done = shell(f"{VELDT} train a2c {options} --network small --threads 1 --run-dir run")
+    assert done.returncode == 0 and "nanobind" not in done.stderr, done.stderr

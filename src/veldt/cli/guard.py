@@ -126,7 +126,8 @@ def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> i
     finally:
         # The interpreter ends with a search for garbage among all objects, which takes half a second once torch is
         # imported, and several on a busy machine. It leaves out frozen ones; files are flushed and closed as usual.
-        if "torch" in sys.modules:
+        # The emulator of Atari games complains of each of its objects that is left.
+        if "torch" in sys.modules and "ale_py" not in sys.modules:
             gc.freeze()
         activity.ends_itself(code)
     return code
