@@ -16,6 +16,7 @@ import pytest
 
 from veldt.registry import _registries
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
+from veldt.user_code import attribution
 
 HERE = str(Path(__file__).parent)
 sys.path.insert(0, HERE)
@@ -60,8 +61,10 @@ def warm_forkserver() -> None:
 @pytest.fixture(autouse=True)
 def no_plugin_of_another_test() -> Iterator[None]:
     """What a plug-in has registered in a test is not there in the next, which may import it anew."""
-    before = set(sys.modules)
+    before, recorded = set(sys.modules), dict(attribution._parts)
     yield
+    attribution._parts.clear()
+    attribution._parts.update(recorded)
     for registry in _registries:
         for name in [name for name in registry if registry.plugin_of(name) is not None]:
             module = registry._origins.pop(name)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+
+from sessions import session
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked to end them")
 CODE = """
@@ -46,6 +46,20 @@ class Closed(Env):
         self.process.terminate()
         self.process.join()
 
+class Late(Closed):
+    # Starts its process in the training, when the run has its handlers of signals.
+    def __init__(self):
+        self.process = None
+
+    def step(self, action):
+        if self.process is None:
+            super().__init__()
+        return super().step(action)
+
+    def close(self):
+        if self.process is not None:
+            super().close()
+
 class LeftOpen(Env):
     def __init__(self):
         super().__init__()
@@ -60,44 +74,54 @@ ARRANGEMENTS = {
 }
 
 
+Start = Callable[..., subprocess.Popen[str]]
+
+
 @pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    (tmp_path / "processes.py").write_text(CODE)
-    yield tmp_path
-    for process in left(tmp_path):
-        process.kill()
+def start(in_tmp: Path) -> Iterator[Start]:
+    """Starts Python in a session of its own, in a directory with the module `processes`."""
+    (in_tmp / "processes.py").write_text(CODE)
+    started = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        run = subprocess.Popen(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(run)
+        return run
+
+    yield start
+    for run in started:
+        for process in session(run.pid):
+            process.kill()
+        run.communicate()
 
 
-def train(directory: Path, env: str, arrangement: str, steps: int) -> subprocess.Popen[str]:
-    options = f"--num-envs 4 --steps {steps} --run-dir run --log none --log-every 0.2"
-    return subprocess.Popen(
-        [sys.executable, "-m", "veldt", "train", *arrangement.split(), "--env", env, *options.split()],
-        cwd=directory,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "IS_LEFT_BY": str(directory)},
-    )
-
-
-def left(directory: Path) -> list[psutil.Process]:
-    """The processes of the run in this directory, and what they have started."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("IS_LEFT_BY") == str(directory) and process.status() != "zombie":
-                found.append(process)
-        except psutil.Error:
-            pass
-    return found
+def train(env: str, arrangement: str, steps: int) -> list[str]:
+    """The arguments of Python for a training in the directory `run`."""
+    options = f"--env {env} --num-envs 4 --steps {steps} --run-dir run --log none --log-every 0.2"
+    return ["-m", "veldt", "train", *arrangement.split(), *options.split()]
 
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS.values(), ids=ARRANGEMENTS)
-def test_they_are_started_and_ended(directory: Path, arrangement: str) -> None:
+def test_they_are_started_and_ended(start: Start, arrangement: str) -> None:
     """Also by `terminate`, for which they must not have the run's handler of the signal."""
-    run = train(directory, "processes:Closed", arrangement, 400)
+    run = start(*train("processes:Closed", arrangement, 400))
     output, _ = run.communicate(timeout=100)
     assert run.returncode == 0 and "finished its steps" in output, output
+
+
+def test_they_are_ended_in_a_program(start: Start) -> None:
+    """Its other forks keep their handlers, so it is the run's own handler that ends them."""
+    settings = "steps=400, num_envs=4, batch_size=128, quiet=True, run_dir='run'"
+    code = f"import veldt; print(veldt.train('ppo', env='processes:Late', {settings}).reason)"
+    run = start("-c", code)
+    output, _ = run.communicate(timeout=100)
+    assert run.returncode == 0 and output.endswith("steps\n"), output
 
 
 @pytest.mark.parametrize(
@@ -110,16 +134,16 @@ def test_they_are_started_and_ended(directory: Path, arrangement: str) -> None:
     ],
 )
 def test_none_is_left_that_the_environment_leaves(
-    directory: Path, arrangement: str, end: signal.Signals
+    start: Start, in_tmp: Path, arrangement: str, end: signal.Signals
 ) -> None:
-    run = train(directory, "processes:LeftOpen", ARRANGEMENTS[arrangement], 10**8)
+    run = start(*train("processes:LeftOpen", ARRANGEMENTS[arrangement], 10**8))
     deadline = time.monotonic() + 60
-    while not (directory / "run" / "metrics.jsonl").exists():
+    while not (in_tmp / "run" / "metrics.jsonl").exists():
         assert run.poll() is None and time.monotonic() < deadline, run.communicate()[0]
         time.sleep(0.05)
     run.send_signal(end)
     run.wait(20)
     deadline = time.monotonic() + 10
-    while found := left(directory):
+    while found := list(session(run.pid)):
         assert time.monotonic() < deadline, found
         time.sleep(0.05)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,29 +15,14 @@ import veldt
 from run_state import SMALL
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ppo import PPO, PPOConfig
-from veldt.algorithms.registry import ALGORITHMS
 from veldt.config.system_registry import SYSTEMS
 from veldt.errors import NetworkError, PluginError
-from veldt.networks.registry import NETWORKS
-from veldt.recipes import RECIPES, Recipe
+from veldt.recipes import Recipe
 from veldt.runtime.roles import failure_of
 from veldt.systems.synchronous.graph import synchronous
 from veldt.user_code import attribution
 
 ALGORITHM = rf"^algorithm 'mine' \(module {__name__}\) raised in "
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Removes what a test has registered."""
-    registries: Any = (ALGORITHMS, SYSTEMS, RECIPES, NETWORKS)
-    before = [(dict(each), {name: each._origins[name] for name in each}) for each in registries]
-    recorded = dict(attribution._parts)
-    yield
-    for registry, (parts, origins) in zip(registries, before, strict=True):
-        registry._parts, registry._origins = parts, origins
-    attribution._parts.clear()
-    attribution._parts.update(recorded)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,8 @@ from run_state import SMALL, SMALL_REPLAYED
 from veldt.algorithms.base import Loss
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
-from veldt.algorithms.registry import ALGORITHMS
 from veldt.errors import PluginError, UsageError
-from veldt.recipes import RECIPES, Recipe
-from veldt.user_code import attribution
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Removes what a test has registered."""
-    registries: Any = (ALGORITHMS, RECIPES)
-    before = [(dict(each), {name: each._origins[name] for name in each}) for each in registries]
-    recorded = dict(attribution._parts)
-    yield
-    for registry, (parts, origins) in zip(registries, before, strict=True):
-        registry._parts, registry._origins = parts, origins
-    attribution._parts.clear()
-    attribution._parts.update(recorded)
+from veldt.recipes import Recipe
 
 
 def train(algorithm: type[Any], config: type[Any], run: Path, **settings: Any) -> None:

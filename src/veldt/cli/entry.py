@@ -17,6 +17,7 @@ from veldt.cli.streams import complain, prepare_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.cli.verbs import experiment, exporting, inspecting, recipes, starts, training, tune
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
+from veldt.runtime.endings import ENDINGS
 from veldt.user_code.attribution import naming_user_code
 from veldt.user_code.import_path import working_directory
 
@@ -111,7 +112,7 @@ def _ended_like_interrupted() -> Iterator[None]:
 
     previous = {}
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ENDINGS:
             if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 previous[number] = signal.signal(number, interrupt)
     try:

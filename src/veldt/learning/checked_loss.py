@@ -19,13 +19,13 @@ def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
         UsageError: it is no `Loss`, not a single number, or depends on no parameter; or a metric is not a number.
     """
     if not isinstance(returned, Loss):
-        got = f"a tensor {list(returned.shape)}" if isinstance(returned, Tensor) else type(returned).__name__
-        raise _wrong(algorithm, f"returned {got}", "return veldt.algorithms.base.Loss(total, metrics)")
+        raise _wrong(
+            algorithm, f"returned {_described(returned)}", "return veldt.algorithms.base.Loss(total, metrics)"
+        )
     total, metrics, priority = returned.total, returned.metrics, returned.priority
     if not isinstance(total, Tensor) or total.ndim:
-        got = (
-            f"the shape {list(total.shape)}" if isinstance(total, Tensor) else f"type {type(total).__name__}"
-        )
+        kind = f"type {type(total).__name__}"
+        got = f"the shape {list(total.shape)}" if isinstance(total, Tensor) else kind
         raise _wrong(algorithm, f"returned a loss of {got}", "it must be a tensor [], such as a mean")
     if returned.by_group is None and not total.requires_grad:
         raise _wrong(
@@ -40,8 +40,11 @@ def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
             got = f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
             raise _wrong(algorithm, f"returned the metric {name!r} as {got}", "it must be a number")
     if priority is not None and not (isinstance(priority, Tensor) and priority.ndim == 1):
-        got = f"a tensor {list(priority.shape)}" if isinstance(priority, Tensor) else type(priority).__name__
-        raise _wrong(algorithm, f"returned priorities as {got}", "return a tensor [N], one for each row")
+        raise _wrong(
+            algorithm,
+            f"returned priorities as {_described(priority)}",
+            "return a tensor [N], one for each row",
+        )
     if any(isinstance(value, Tensor) and value.requires_grad for value in metrics.values()):
         plain = {
             name: value.detach() if isinstance(value, Tensor) else value for name, value in metrics.items()
@@ -63,3 +66,7 @@ def required_priority(priority: Tensor | None, algorithm: Algorithm) -> Tensor:
 
 def _wrong(algorithm: Algorithm, what: str, mend: str) -> UsageError:
     return UsageError(f"{algorithm.name}: the loss of {type(algorithm).__name__} {what}: {mend}")
+
+
+def _described(value: Any) -> str:
+    return f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

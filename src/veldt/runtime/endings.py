@@ -16,7 +16,8 @@ NO_MORE_PROCESSES = (
     "limit of processes), end other programs, or use fewer processes"
 )
 
-_ENDINGS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Signals that a closing terminal, `timeout` or a job scheduler sends to all processes of a run at once.
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def how_it_ended(code: int) -> str:
@@ -63,7 +64,7 @@ def own_forks() -> None:
 
     def before() -> None:
         # A signal that comes before the handlers are replaced would be lost.
-        mask[:] = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+        mask[:] = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
 
     def after() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -71,7 +72,7 @@ def own_forks() -> None:
     def in_child() -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in _ENDINGS:
+        for number in ENDINGS[1:]:
             signal.signal(number, signal.SIG_DFL)
         after()
         if hasattr(fcntl, "F_SETSIG"):

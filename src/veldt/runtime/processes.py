@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from veldt.runtime.endings import end_with, how_it_ended, own_forks
+from veldt.runtime.endings import ENDINGS, end_with, how_it_ended, own_forks
 from veldt.runtime.fork_server import server
-from veldt.runtime.fork_server.server import ENDINGS, end_servers, forkserver
+from veldt.runtime.fork_server.server import end_servers, forkserver
 from veldt.runtime.process_state import StopClock, stopped_too_long
 from veldt.runtime.stack_dump import stack_of
 

@@ -28,9 +28,11 @@ def checked_act(
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise _wrong(algorithm, _described(returned), like)
     action, extras = returned
-    if not isinstance(action, Tensor) or action.shape != like.shape:
-        raise _wrong(algorithm, f"actions of {_described(action)}", like)
-    if action.dtype.is_floating_point and like.dtype.kind != "f":
+    if (
+        not isinstance(action, Tensor)
+        or action.shape != like.shape
+        or (action.dtype.is_floating_point and like.dtype.kind != "f")
+    ):
         raise _wrong(algorithm, f"actions of {_described(action)}", like)
     if not isinstance(extras, Mapping):
         raise _wrong(algorithm, f"extras of {_described(extras)}", like)

@@ -40,12 +40,11 @@ class _UsersTorch(threading.local):
         self._depth -= 1
         if self._depth > 0 or (torch := sys.modules.get("torch")) is None:
             return
-        now, outside = (torch.is_grad_enabled(), torch.get_default_dtype()), self._outside
-        if now == (outside or (True, torch.float32)):
-            self._inside = None
-        else:
-            self._inside = now
-            _set(torch, *(outside or (True, torch.float32)))
+        outside = self._outside or (True, torch.float32)
+        now = torch.is_grad_enabled(), torch.get_default_dtype()
+        self._inside = None if now == outside else now
+        if now != outside:
+            _set(torch, *outside)
         if self._device is not None:
             torch.set_default_device(None)
 

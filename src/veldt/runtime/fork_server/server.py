@@ -20,14 +20,12 @@ from typing import Any
 
 from veldt.errors import VeldtError
 from veldt.runtime.descendants import kill_below
-from veldt.runtime.endings import NO_MORE_CODE, NO_MORE_PROCESSES, how_it_ended
+from veldt.runtime.endings import ENDINGS, NO_MORE_CODE, NO_MORE_PROCESSES, how_it_ended
 from veldt.runtime.fork_server.safe_path import safe_path
 from veldt.runtime.fork_server.socket_folder import folder_known
 from veldt.runtime.orphans import leave_to_parent, mark_own, remove_orphans
 from veldt.runtime.process_state import ProcessState, StopClock, stopped_too_long
 
-# Signals that a closing terminal, `timeout` or a job scheduler sends to all processes of a run at once.
-ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _EXIT_S = 5.0  # seconds within which a server that must end does so
 _DEATH_S = 1.0  # seconds until a server whose pipe has closed is known to have ended
 _POLL_S = 0.25

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veldt.config.train_config import RunConfig
+from veldt.runtime.endings import ENDINGS
 from veldt.runtime.process_state import continue_descendants
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.monitor import Monitor
@@ -57,7 +58,8 @@ def stop_on_signals(text: str = _STOPPING) -> Iterator[threading.Event]:
 
     def request(number: int, frame: Any) -> None:
         nonlocal requested_at
-        if os.getpid() != own:  # a process that an environment has forked, and ends by `terminate`
+        # A process that an environment has forked, and ends by `terminate`. (Those of the command have no handler.)
+        if os.getpid() != own:
             if number != signal.SIGINT:
                 os._exit(1)
             return
@@ -77,7 +79,7 @@ def stop_on_signals(text: str = _STOPPING) -> Iterator[threading.Event]:
         threading.Thread(target=continue_descendants, daemon=True, name="continue").start()
 
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ENDINGS:
             previous[number] = signal.signal(number, request)
     try:
         yield event
