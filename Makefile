@@ -40,7 +40,7 @@ test-long: $(STAMP) ## the tests marked `long`: all algorithms in all systems, R
 	$(BIN)/python -m pytest -m "long and alone" $(ALONE)
 
 lint: $(STAMP) ## style, formatting, types and import rules, without the tests
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache . # the cache does not notice that a new file has made an import local
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from sessions import session
 
 import veldt
+from sessions import session
 
 TRAIN = "train ppo --env faulty_envs:ends_process --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
 IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-every 1000"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from sessions import session
 
 SMALL = "--steps 400 --learning-starts 200 --batch-size 16 --actors 1 --log none"
