@@ -33,7 +33,9 @@ def _jobs(request: Request) -> list[Measurement]:
             x=seed,
             panel=env,
             cores=1,
-            trains=Training(group="", recipe="dqn", env=env, seed=seed, settings={"steps": steps, **settings}),
+            trains=Training(
+                group="", recipe="dqn", env=env, seed=seed, settings={"steps": steps, **settings}
+            ),
         )
         for env in request.envs(SMALL_ENV if request.is_small else "ALE/Breakout-v5")
         for first, second in _PAIRS
