@@ -209,8 +209,8 @@ def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None
         parameters.load({name: torch.from_numpy(array) for name, array in weights.items()})
     except (KeyError, RuntimeError, TypeError) as error:
         raise CheckpointError(
-            f"the checkpoint's weights do not fit this network: {_misfit(error)}; the code of the network is not what it "
-            "was, or the environment's observations or actions have other shapes than those that the run began with"
+            f"the checkpoint's weights do not fit this network: {_misfit(error)}; the code of the network is not what "
+            "it was, or the environment's observations or actions have other shapes than those that the run began with"
         ) from None
 
 
