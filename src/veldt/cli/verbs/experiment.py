@@ -81,12 +81,13 @@ def _listed() -> str:
     from rich.table import Table
 
     from veldt.experiments.catalogue import EXPERIMENTS
+    from veldt.formatting import MISSING
     from veldt.tracking.console import output_console
 
     console = output_console(file=io.StringIO())
     table = Table("experiment", "source", "what it shows", "hours, small", box=None)
     for one in EXPERIMENTS.values():
-        hours = f"{one.hours:.2g}" if math.isfinite(one.hours) else ""
+        hours = f"{one.hours:.2g}" if math.isfinite(one.hours) else MISSING
         table.add_row(one.name, one.source, one.shows, hours)
     console.print(table)
     assert isinstance(console.file, io.StringIO)
