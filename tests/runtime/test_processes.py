@@ -42,8 +42,7 @@ def test_a_child_ends_with_its_parent_where_what_that_has_forked_lives_on() -> N
     code = f"""
 import os, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from children import answersfrom sessions import session
-
+from children import answers
 from veldt.runtime.processes import Child, forkserver
 
 child = Child(forkserver(["veldt.envs.worker"]), "a child", answers)
