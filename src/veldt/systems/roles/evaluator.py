@@ -57,6 +57,7 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_
     policy = _NewestPolicy(plan, weights)
     player = _Player(control, plan, policy) if plan.share else None
     every, evaluated_at = plan.config.run.evaluate_every, plan.evaluated_at
+    played_at = None  # the run's steps and the version of the weights when it last played, or began
     try:
         while not control.stopping:
             control.heartbeat()
@@ -66,7 +67,11 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_
             if every and rate_limiter.steps // every > evaluated_at // every:
                 evaluated_at = rate_limiter.steps
                 _evaluate(control, plan, policy, evaluated_at)
-            if player is None:
+            # While the actors are being started, all episodes would be of the same policy, and there is all the time to
+            # play tens of thousands of them.
+            now_at = rate_limiter.steps, policy.version
+            has_moved, played_at = now_at != (played_at or now_at), now_at
+            if player is None or not has_moved:
                 control.sleep(_WAIT_S)
             else:
                 began, worked = time.monotonic(), time.thread_time()
