@@ -20,7 +20,7 @@ from veldt.config.run_request import RunRequest
 from veldt.config.stored_config import to_dict
 from veldt.config.train_config import TrainConfig
 from veldt.config.versions import versions_for_run
-from veldt.errors import EnvError
+from veldt.errors import CheckpointError, EnvError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
@@ -188,6 +188,10 @@ def _drive(
 
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> TrainingRun:
         with restoring(checkpoint):
+            if checkpoint is not None:
+                checkpoint.groups[
+                    "weights"
+                ]  # needed in all systems, in which roles in other processes load it
             return TrainingRun(run_plan, directory, recording, checkpoint, start, lost)
 
     try:
@@ -198,7 +202,8 @@ def _drive(
             with stop_on_signals() as stop:
                 return run.run(stop)
     except (Exception, KeyboardInterrupt) as error:
-        if note := how_to_resume(directory.path):
+        # It would not continue from a checkpoint that cannot be loaded.
+        if not isinstance(error, CheckpointError) and (note := how_to_resume(directory.path)):
             error.add_note(f"when the environment is mended, {note}" if isinstance(error, EnvError) else note)
             if isinstance(error, EnvError) and run_plan.config.envs.on_env_error == "stop":
                 error.add_note("a run with --on-env-error restart begins a new episode in its place instead")

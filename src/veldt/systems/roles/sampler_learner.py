@@ -36,7 +36,7 @@ from veldt.learning.snapshot import Snapshot
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.networks.recurrent import recurrent_size_of
-from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runtime.devices import training_threads
 from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.episodes import Episode, EpisodeTracker
@@ -239,7 +239,8 @@ class SamplerLearner:
             done: without a checkpoint, the env steps done before a restart.
         """
         if checkpoint is not None:
-            unrestored = self.snapshot.restore(checkpoint)
+            with restoring(checkpoint):
+                unrestored = self.snapshot.restore(checkpoint)
             if self._run_plan.may_change_threads and self.thread_choice is not None:
                 before = int(checkpoint.meta.get("threads", self.thread_choice.threads))
                 self.thread_choice.threads = min(before, training_threads(0))  # this machine may be smaller
