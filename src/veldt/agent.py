@@ -33,6 +33,7 @@ from veldt.networks.recurrent import LSTM, RecurrentState, recurrent_size_of
 from veldt.runtime.devices import one_thread, to_device
 from veldt.runtime.system_memory import available_memory
 from veldt.runtime.usual_torch import kept_random_numbers, usual_torch
+from veldt.sampling.acted import num_noise
 
 _BYTES_PER_WEIGHT = 16  # fp32: the weight, its gradient, and an update rule's state
 _SURELY_FITS = 2**30
@@ -261,7 +262,7 @@ class Agent:
     @property
     def noise(self) -> int:
         """Number of uniform random numbers that one action needs."""
-        return self._algorithm.action_noise(self._network)
+        return num_noise(self._algorithm, self._network)
 
     def make_env(self, *, render: bool = False) -> gymnasium.Env[Any, Any]:
         """Returns an env like those of training; `act` takes its observations."""

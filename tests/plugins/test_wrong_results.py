@@ -10,7 +10,7 @@ import torch
 
 import veldt
 from run_state import SMALL, SMALL_REPLAYED
-from veldt.algorithms.base import Loss
+from veldt.algorithms.base import Loss, OnPolicy
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import PluginError, UsageError
@@ -58,6 +58,32 @@ def test_actions(change: Any, sentence: str, tmp_path: Path) -> None:
     refused(tmp_path / "run", f"^mine: Mine.act {sentence}", act=act)
 
 
+@pytest.mark.parametrize("wrong", [2, -1])
+def test_an_action_that_there_is_not_is_the_algorithms(wrong: int, tmp_path: Path) -> None:
+    """The environment would be blamed, and restarted."""
+
+    def act(self: Any, forward: Any, observation: Any, noise: Any) -> Any:
+        action, extras = PPO.act(self, forward, observation, noise)
+        return torch.full_like(action, wrong), extras
+
+    refused(
+        tmp_path / "run", f"^mine: Mine.act returned the action {wrong}: actions are whole numbers", act=act
+    )
+
+
+def test_an_algorithm_without_its_methods() -> None:
+    class Mine(OnPolicy):
+        capabilities = PPO.capabilities
+
+        def act(self, forward: Any, observation: Any, noise: Any) -> Any:
+            raise NotImplementedError
+
+    with pytest.raises(
+        UsageError, match=r"is Mine, which does not define __init__, best_action, horizon, .*: do so"
+    ):
+        veldt.register_algorithm("mine", Mine, PPOConfig)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -101,6 +127,8 @@ def test_a_metric_may_have_a_gradient_or_be_a_plain_number(tmp_path: Path) -> No
             None,
             r"Mine.prepare_noise returned type NoneType for uniform numbers \[16, 4, 'K'\]",
         ),
+        ("action_noise", None, "^mine: Mine.action_noise returned None: it must be a whole number, how many"),
+        ("action_noise", -1, "returned -1"),
         ("learning_rate", None, "learning rate of the parameter group all is None"),
     ],
 )

@@ -43,13 +43,18 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             `OffPolicyConfig`.
 
     Raises:
-        UsageError: a class is not of the required kind, the capabilities are no set or one is unknown, or another
-            module has registered an algorithm of this name.
+        UsageError: a class is not of the required kind or lacks a method, the capabilities are no set or one is
+            unknown, or another module has registered an algorithm of this name.
     """
     if not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
         raise UsageError(
             f"the algorithm {name} is {algorithm!r}: it must be a subclass of veldt.algorithms.base.OnPolicy or "
             "OffPolicy"
+        )
+    if missing := sorted(algorithm.__abstractmethods__):
+        raise UsageError(
+            f"the algorithm {name} is {algorithm.__name__}, which does not define {', '.join(missing)}: do so, or "
+            "derive from a class that does, such as veldt.algorithms.ppo.PPO or veldt.algorithms.dqn.DQN"
         )
     given: object = algorithm.capabilities
     if not (isinstance(given, frozenset | set) and all(isinstance(one, str) for one in given)):

@@ -6,22 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from veldt.algorithms.base import Algorithm
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError, diverged
 
 
 def checked_act(
-    returned: Any, like: np.ndarray, algorithm: Algorithm
+    returned: Any, like: np.ndarray, space: ActionSpec, algorithm: Algorithm
 ) -> tuple[np.ndarray, Mapping[str, Tensor]]:
     """Returns the actions and extras that `act`, or `act_with_values`, has returned for the N rows of `like`.
 
     Args:
         like: the place of the actions, [N, ...], whose shape and kind of numbers they must have.
+        space: the actions that there are.
 
     Raises:
-        UsageError: there are no actions and extras, or not one for each row.
+        UsageError: there are no actions and extras, or not one for each row, or an action that the space does not have.
         VeldtError: the actions are not finite.
     """
     rows = len(like)
@@ -40,9 +42,30 @@ def checked_act(
         if not isinstance(values, Tensor) or not values.ndim or len(values) != rows:
             raise _wrong(algorithm, f"the extra {name!r} of {_described(values)}", like)
     chosen = action.cpu().numpy()
-    if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
-        raise diverged("the policy's actions are not finite", lower="--learning-rate")
+    if space.kind == "box":
+        if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
+            raise diverged("the policy's actions are not finite", lower="--learning-rate")
+    # As unsigned numbers, negative ones are large: one comparison, because small networks act in a few of its times.
+    elif (is_outside := chosen.view(f"u{chosen.itemsize}") >= space.num_choices).any():
+        wrong = chosen[is_outside.reshape(rows, -1).any(1)][0]
+        sizes = ", ".join(map(str, space.sizes))
+        below = f"{sizes}" if space.kind == "discrete" else f"{sizes}, one for each dimension"
+        raise UsageError(
+            f"{algorithm.name}: {type(algorithm).__name__}.act returned the action {wrong.tolist()}: actions are whole "
+            f"numbers from 0 on, below {below}"
+        )
     return chosen, extras
+
+
+def num_noise(algorithm: Algorithm, network: nn.Module) -> int:
+    """Returns what `action_noise` returns. UsageError if that is no number of numbers."""
+    width = algorithm.action_noise(network)
+    if not isinstance(width, int) or width < 0:
+        raise UsageError(
+            f"{algorithm.name}: {type(algorithm).__name__}.action_noise returned {width!r}: it must be a whole number, "
+            "how many uniform numbers an action needs, 0 for none"
+        )
+    return width
 
 
 def checked_noise(returned: Any, rows: tuple[int, int], algorithm: Algorithm) -> Tensor:

@@ -27,6 +27,7 @@ from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.roles import Control
+from veldt.sampling.acted import num_noise
 from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Sampler
 from veldt.systems.roles.messages import FinishedEpisodes, FinishedEvaluation
@@ -162,7 +163,7 @@ class _Player:
             torch.device("cpu"),
             self._seed,
             StageClock(),
-            noise=algorithm.action_noise(policy.network),
+            noise=num_noise(algorithm, policy.network),
             recurrent_size=recurrent_size_of(policy.network),
             heartbeat=control.heartbeat,
         )

@@ -39,6 +39,7 @@ from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runtime.devices import training_threads
 from veldt.runtime.system_memory import disable_malloc_trim
+from veldt.sampling.acted import num_noise
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.sampler import Sampler
 from veldt.systems.planning.run_plan import RunPlan
@@ -201,7 +202,7 @@ class SamplerLearner:
             self._run_plan.device,
             self._worker_rank.seed,
             self._clock,
-            noise=self.algorithm.action_noise(self.network),
+            noise=num_noise(self.algorithm, self.network),
             recurrent_size=recurrent_size_of(self.network),
             threads=self._run_plan.inference_threads,
             cores=self._run_plan.inference_cores,
