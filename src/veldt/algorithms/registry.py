@@ -51,11 +51,6 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             f"the algorithm {name} is {algorithm!r}: it must be a subclass of veldt.algorithms.base.OnPolicy or "
             "OffPolicy"
         )
-    if missing := sorted(algorithm.__abstractmethods__):
-        raise UsageError(
-            f"the algorithm {name} is {algorithm.__name__}, which does not define {', '.join(missing)}: do so, or "
-            "derive from a class that does, such as veldt.algorithms.ppo.PPO or veldt.algorithms.dqn.DQN"
-        )
     given: object = algorithm.capabilities
     if not (isinstance(given, frozenset | set) and all(isinstance(one, str) for one in given)):
         raise UsageError(
@@ -79,4 +74,9 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             "veldt.algorithms.policy_gradient.PolicyGradient, whose policy parameters actors send to the learner"
         )
     check_settings_class(f"the algorithm {name}", settings, OffPolicyConfig if replays else AlgorithmConfig)
+    if missing := sorted(algorithm.__abstractmethods__):
+        raise UsageError(
+            f"the algorithm {name} is {algorithm.__name__}, which does not define {', '.join(missing)}: do so, or "
+            "derive from a class that does, such as veldt.algorithms.ppo.PPO or veldt.algorithms.dqn.DQN"
+        )
     ALGORITHMS.add(name, AlgorithmEntry(algorithm, settings), registering_module())
