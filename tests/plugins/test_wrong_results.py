@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -129,6 +130,7 @@ def test_a_metric_may_have_a_gradient_or_be_a_plain_number(tmp_path: Path) -> No
         ),
         ("action_noise", None, "^mine: Mine.action_noise returned None: it must be a whole number, how many"),
         ("action_noise", -1, "returned -1"),
+        ("learning_rate", -1.0, "all is -1.0: `learning_rate` must return a number, 0 or more"),
         ("learning_rate", None, "learning rate of the parameter group all is None"),
     ],
 )
@@ -150,6 +152,43 @@ def test_prioritised_replay_needs_priorities(replay: str, tmp_path: Path) -> Non
     else:
         with pytest.raises(UsageError, match="returned no priorities, and --replay is prioritised"):
             run()
+
+
+@pytest.mark.parametrize("method", ["update_noise", "row_noise"])
+def test_noise_of_updates(method: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=f"^mine: Mine.{method} returned None: it must be a whole number, how"
+    ):
+        train(type("Mine", (DQN,), {method: lambda *_: None}), DQNConfig, tmp_path / "run")
+
+
+def test_one_priority_for_each_row(tmp_path: Path) -> None:
+    def loss(self: Any, forward: Any, batch: Any, progress: float) -> Any:
+        computed = DQN.loss(self, forward, batch, progress)
+        return computed._replace(priority=None if computed.priority is None else computed.priority[:3])
+
+    with pytest.raises(UsageError, match="returned 3 priorities for 16 rows: return a tensor"):
+        train(type("Mine", (DQN,), {"loss": loss}), DQNConfig, tmp_path / "run", replay="prioritised")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda action: None,
+            r"returned actions of type NoneType for 1 observations: .* a tensor \[1\] of whole",
+        ),
+        (lambda action: action.float(), r"returned actions of float32 \[1\]"),
+        (lambda action: action + 7, r"returned the action \d: actions are whole numbers from 0 on, below 2"),
+    ],
+)
+def test_the_best_action(change: Any, sentence: str, tmp_path: Path) -> None:
+    def best_action(self: Any, forward: Any, observation: Any) -> Any:
+        return change(PPO.best_action(self, forward, observation))
+
+    train(type("Mine", (PPO,), {"best_action": best_action}), PPOConfig, tmp_path / "run")
+    with pytest.raises(UsageError, match=f"^mine: Mine.best_action {sentence}"):
+        veldt.load(tmp_path / "run").act(np.zeros(4, np.float32), greedy=True)
 
 
 class NoBase(DQN):

@@ -129,8 +129,8 @@ class Sampler:
             if self._is_recurrent:
                 forward = self._recurrent_state.at(part, self.trajectory.episode_step[t, part])
             returned = self._policy(forward, observation, noise_TBK[t, part])
-            like, space = self.trajectory.action[t, part], self.trajectory.spec.action
-            action, extras = checked_act(returned, like, space, self._algorithm)
+            rows = part.stop - part.start
+            action, extras = checked_act(returned, rows, self.trajectory.spec.action, self._algorithm)
             self.trajectory.action[t, part] = action
             self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):
