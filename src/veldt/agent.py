@@ -33,6 +33,7 @@ from veldt.networks.recurrent import LSTM, RecurrentState, recurrent_size_of
 from veldt.runtime.devices import one_thread, to_device
 from veldt.runtime.system_memory import available_memory
 from veldt.runtime.usual_torch import kept_random_numbers, usual_torch
+from veldt.sampling.acted import checked_act, checked_best, num_noise
 
 _BYTES_PER_WEIGHT = 16  # fp32: the weight, its gradient, and an update rule's state
 _SURELY_FITS = 2**30
@@ -242,12 +243,14 @@ class Agent:
         """
         observation = self._on_device(observation)
         if greedy:
-            action = self._algorithm.best_action(forward, observation)
+            returned: Any = self._algorithm.best_action(forward, observation)
+            action = checked_best(returned, len(noise_NK), self.spec.action, self._algorithm)
         else:
             noise = self._algorithm.prepare_noise(torch.from_numpy(noise_NK), None)
             noise = to_device(noise, self._device)
-            action, _ = self._algorithm.act(forward, observation, noise)
-        return action.cpu().numpy()
+            returned = self._algorithm.act(forward, observation, noise)
+            action, _ = checked_act(returned, len(noise_NK), self.spec.action, self._algorithm)
+        return action
 
     def initial_recurrent_state(self, width: int) -> RecurrentState:
         """Returns the recurrent state for `width` envs, cleared."""
@@ -261,7 +264,7 @@ class Agent:
     @property
     def noise(self) -> int:
         """Number of uniform random numbers that one action needs."""
-        return self._algorithm.action_noise(self._network)
+        return num_noise(self._algorithm, self._network)
 
     def make_env(self, *, render: bool = False) -> gymnasium.Env[Any, Any]:
         """Returns an env like those of training; `act` takes its observations."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
+
+import psutil
 
 from veldt.cli.guard import guarded
 
@@ -90,7 +94,39 @@ def looking_early() -> None:
     os.waitpid = waitpid
 
 
+def leave_orphans() -> None:
+    """Starts programs whose parent ends before them, as environments may at each reset, and counts what is left."""
+    for _ in range(20):
+        os.system("sleep 0.01 &")
+    time.sleep(1)
+    left = [child.name() for child in psutil.Process(os.getppid()).children() if child.pid != os.getpid()]
+    Path("left").write_text(str(left))
+
+
+def leave_process() -> None:
+    """Begins a process that is no daemon, for which Python waits."""
+    multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,)).start()
+
+
+def leave_writer() -> None:
+    """Begins a process which ends by itself a moment later."""
+
+    def write() -> None:
+        time.sleep(0.5)
+        Path("written").touch()
+
+    multiprocessing.get_context("fork").Process(target=write).start()
+
+
+def leave_thread() -> None:
+    threading.Thread(target=time.sleep, args=(1000,), name="lasting").start()
+
+
 WORKS = {
+    "orphans": leave_orphans,
+    "process": leave_process,
+    "writer": leave_writer,
+    "thread": leave_thread,
     "wait": wait,
     "killed early": wait,
     "die at exit": die_at_exit,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from run_files import newest, oldest, tree, with_manifest
 
 import veldt
 from veldt.cli import main
+from veldt.errors import CheckpointError, VeldtError
+from veldt.runs.checkpoint_files import load_checkpoint
+from veldt.systems.roles.sampler_learner_role import state_of_rank
 
 
 @pytest.fixture
@@ -90,6 +94,38 @@ def test_a_checkpoint_without_weights_is_refused(run: Path, refused: Any) -> Non
     for checkpoint in (run / "checkpoints").iterdir():
         with_manifest(checkpoint, lambda manifest: manifest["files"].pop("weights.safetensors"))
     assert "does not hold what this run's checkpoints hold" in refused("evaluate", str(run), code=1)
+    # One sentence: it does not say that `veldt resume` continues.
+    assert "does not hold what this run's checkpoints hold" in refused(
+        "resume", str(run), "--steps", "192", code=1
+    )
+
+
+PARTS_OF_ROLES: dict[str, tuple[dict[str, Any], str]] = {
+    "impala": ({"actors": 1}, "optimiser.safetensors"),
+    "gorila": ({"actors": 1, "learners": 1, "shards": 1}, "server.safetensors"),
+}
+
+
+@pytest.mark.parametrize("recipe", PARTS_OF_ROLES)
+def test_a_checkpoint_without_the_part_of_a_role_is_refused(
+    recipe: str, tmp_path: Path, refused: Any
+) -> None:
+    settings, part = PARTS_OF_ROLES[recipe]
+    run = tmp_path / "run"
+    veldt.train(
+        recipe, env="CartPole-v1", run_dir=run, quiet=True, steps=300, num_envs=4, hidden=(8,), **settings
+    )
+    with_manifest(newest(run), lambda manifest: manifest["files"].pop(part))
+    with pytest.raises(VeldtError, match="does not hold what this run's checkpoints hold") as error:
+        veldt.resume(run, steps=600, quiet=True)
+    assert "Traceback" not in str(error.value)
+
+
+def test_a_checkpoint_without_the_state_of_a_rank_is_refused(run: Path) -> None:
+    checkpoint = load_checkpoint(newest(run))
+    plan: Any = SimpleNamespace(rank=1, group="learner-1")
+    with pytest.raises(CheckpointError, match="does not hold what this run's checkpoints hold"):
+        state_of_rank(checkpoint, plan)
 
 
 def test_a_step_that_is_a_path_is_refused(run: Path, user_files: Path, refused: Any) -> None:

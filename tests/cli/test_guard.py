@@ -209,3 +209,38 @@ def test_no_process_may_be_started(
     assert capfd.readouterr().err.startswith(
         "veldt: cannot start a process: the system lets this user start no further process or thread: "
     )
+
+
+def ended(work: str) -> subprocess.CompletedProcess[str]:
+    """A command that was waited for."""
+    return subprocess.run([*GUARDED, work], check=False, capture_output=True, text=True, timeout=20)
+
+
+def test_orphans_that_end_are_collected(in_tmp: Path) -> None:
+    """Each would have a process id until the end of the command, of which a container has few."""
+    assert ended("orphans").returncode == 0
+    assert Path("left").read_text() == "[]"
+
+
+def test_a_process_that_never_ends_is_ended() -> None:
+    """Python waits for ever for one that is no daemon."""
+    assert ended("process").returncode == 0
+
+
+def test_a_process_has_a_moment_to_end_by_itself(in_tmp: Path) -> None:
+    assert ended("writer").returncode == 0
+    assert Path("written").exists()
+
+
+def test_a_thread_that_is_awaited_is_named() -> None:
+    with subprocess.Popen(
+        [*GUARDED, "thread"], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        try:
+            assert run.stderr is not None
+            assert select.select([run.stderr], [], [], SECONDS)[0], "nothing is said"
+            assert "waits for the thread 'lasting'" in run.stderr.readline()
+            run.send_signal(signal.SIGINT)
+            assert run.wait(10) == 0
+        finally:
+            run.kill()

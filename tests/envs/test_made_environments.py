@@ -76,3 +76,23 @@ class FailsWhenClosed(Scripted):
 def test_the_first_close_is_named() -> None:
     with pytest.raises(EnvError, match="failed when it was closed: RuntimeError: still connected"):
         probe_spec(resolve(lambda: FailsWhenClosed([(10, "terminated")])), AtariConfig())
+
+
+class OfNoSpace(Scripted):
+    """Its observation space is none that veldt knows, and its `close` notes itself."""
+
+    closed = 0
+
+    def __init__(self) -> None:
+        super().__init__([(10, "terminated")])
+        self.observation_space = gymnasium.spaces.Sequence(gymnasium.spaces.Discrete(2))  # type: ignore[assignment]
+
+    def close(self) -> None:
+        OfNoSpace.closed += 1
+        raise RuntimeError("of the close")
+
+
+def test_one_that_is_refused_is_closed() -> None:
+    with pytest.raises(UsageError, match="is not supported"):
+        GymnasiumStepEnv(OfNoSpace())
+    assert OfNoSpace.closed == 1

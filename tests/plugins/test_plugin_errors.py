@@ -16,7 +16,7 @@ from run_state import SMALL
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.config.system_registry import SYSTEMS
-from veldt.errors import NetworkError, PluginError
+from veldt.errors import NetworkError, PluginError, UsageError
 from veldt.recipes import Recipe
 from veldt.runtime.roles import failure_of
 from veldt.systems.synchronous.graph import synchronous
@@ -138,12 +138,9 @@ def test_a_method_with_other_parameters_names_the_algorithm(tmp_path: Path) -> N
         train(tmp_path / "run")
 
 
-def test_a_class_without_a_method_names_the_algorithm(tmp_path: Path) -> None:
-    register(LacksLearningRate)
-    with pytest.raises(
-        PluginError, match=rf"{ALGORITHM}LacksLearningRate: TypeError: Can't instantiate abstract class"
-    ):
-        train(tmp_path / "run")
+def test_a_class_without_a_method_is_refused() -> None:
+    with pytest.raises(UsageError, match="is LacksLearningRate, which does not define learning_rate: do so"):
+        register(LacksLearningRate)
 
 
 def test_a_failed_run_says_how_to_resume(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import veldt
 from run_state import SMALL, SMALL_REPLAYED
-from veldt.algorithms.base import Loss
+from veldt.algorithms.base import Loss, OnPolicy
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import PluginError, UsageError
@@ -58,6 +59,32 @@ def test_actions(change: Any, sentence: str, tmp_path: Path) -> None:
     refused(tmp_path / "run", f"^mine: Mine.act {sentence}", act=act)
 
 
+@pytest.mark.parametrize("wrong", [2, -1])
+def test_an_action_that_there_is_not_is_the_algorithms(wrong: int, tmp_path: Path) -> None:
+    """The environment would be blamed, and restarted."""
+
+    def act(self: Any, forward: Any, observation: Any, noise: Any) -> Any:
+        action, extras = PPO.act(self, forward, observation, noise)
+        return torch.full_like(action, wrong), extras
+
+    refused(
+        tmp_path / "run", f"^mine: Mine.act returned the action {wrong}: actions are whole numbers", act=act
+    )
+
+
+def test_an_algorithm_without_its_methods() -> None:
+    class Mine(OnPolicy):
+        capabilities = PPO.capabilities
+
+        def act(self, forward: Any, observation: Any, noise: Any) -> Any:
+            raise NotImplementedError
+
+    with pytest.raises(
+        UsageError, match=r"is Mine, which does not define __init__, best_action, horizon, .*: do so"
+    ):
+        veldt.register_algorithm("mine", Mine, PPOConfig)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -101,6 +128,9 @@ def test_a_metric_may_have_a_gradient_or_be_a_plain_number(tmp_path: Path) -> No
             None,
             r"Mine.prepare_noise returned type NoneType for uniform numbers \[16, 4, 'K'\]",
         ),
+        ("action_noise", None, "^mine: Mine.action_noise returned None: it must be a whole number, how many"),
+        ("action_noise", -1, "returned -1"),
+        ("learning_rate", -1.0, "all is -1.0: `learning_rate` must return a number, 0 or more"),
         ("learning_rate", None, "learning rate of the parameter group all is None"),
     ],
 )
@@ -122,6 +152,43 @@ def test_prioritised_replay_needs_priorities(replay: str, tmp_path: Path) -> Non
     else:
         with pytest.raises(UsageError, match="returned no priorities, and --replay is prioritised"):
             run()
+
+
+@pytest.mark.parametrize("method", ["update_noise", "row_noise"])
+def test_noise_of_updates(method: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=f"^mine: Mine.{method} returned None: it must be a whole number, how"
+    ):
+        train(type("Mine", (DQN,), {method: lambda *_: None}), DQNConfig, tmp_path / "run")
+
+
+def test_one_priority_for_each_row(tmp_path: Path) -> None:
+    def loss(self: Any, forward: Any, batch: Any, progress: float) -> Any:
+        computed = DQN.loss(self, forward, batch, progress)
+        return computed._replace(priority=None if computed.priority is None else computed.priority[:3])
+
+    with pytest.raises(UsageError, match="returned 3 priorities for 16 rows: return a tensor"):
+        train(type("Mine", (DQN,), {"loss": loss}), DQNConfig, tmp_path / "run", replay="prioritised")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda action: None,
+            r"returned actions of type NoneType for 1 observations: .* a tensor \[1\] of whole",
+        ),
+        (lambda action: action.float(), r"returned actions of float32 \[1\]"),
+        (lambda action: action + 7, r"returned the action \d: actions are whole numbers from 0 on, below 2"),
+    ],
+)
+def test_the_best_action(change: Any, sentence: str, tmp_path: Path) -> None:
+    def best_action(self: Any, forward: Any, observation: Any) -> Any:
+        return change(PPO.best_action(self, forward, observation))
+
+    train(type("Mine", (PPO,), {"best_action": best_action}), PPOConfig, tmp_path / "run")
+    with pytest.raises(UsageError, match=f"^mine: Mine.best_action {sentence}"):
+        veldt.load(tmp_path / "run").act(np.zeros(4, np.float32), greedy=True)
 
 
 class NoBase(DQN):

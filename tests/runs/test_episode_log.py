@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from veldt.errors import VeldtError
+from veldt.errors import UsageError, VeldtError
 from veldt.runs.episodes import EpisodeLog, read_episodes
+from veldt.tracking.loggers.metrics_file import MetricsFile
 
 ACTIONS = st.sampled_from(["int64", "int32", "uint8", "bool", "float32", "float64"]).flatmap(
     lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=6))
@@ -153,3 +155,14 @@ def test_a_full_disk_is_explained_and_earlier_episodes_are_intact(
         records = read_episodes(place)
         assert [record.actions().tolist() for record in records] == [list(range(100))]
         assert (place / "actions.bin").stat().st_size == 100
+
+
+@pytest.mark.parametrize(("kind", "name"), [(EpisodeLog, "episodes.jsonl"), (MetricsFile, "metrics.jsonl")])
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+def test_a_damaged_file_is_not_left_open(kind: Any, name: str, tmp_path: Path) -> None:
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(64 << 20)  # zeros, without the end of a line
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(UsageError, match="is damaged"):
+        kind(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from children import answers, closes_and_lingers, draws
 
+from sessions import session
 from veldt.runtime.processes import Child, forkserver
 
 
@@ -30,6 +34,37 @@ def test_only_the_end_of_its_parent_ends_a_child(child: Child) -> None:
     time.sleep(0.2)
     child.pipe.send_bytes(b"b")
     assert child.receive(20) == b"b" and child.alive()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes of a session are read from /proc")
+def test_a_child_ends_with_its_parent_where_what_that_has_forked_lives_on() -> None:
+    """A program may have forked processes of its own while it trains, which inherit all of its pipes."""
+    code = f"""
+import os, sys, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from children import answers
+from veldt.runtime.processes import Child, forkserver
+
+child = Child(forkserver(["veldt.envs.worker"]), "a child", answers)
+if os.fork() == 0:
+    time.sleep(100)
+    os._exit(0)
+print(child._process.pid, flush=True)
+time.sleep(100)
+"""
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as program:
+        assert program.stdout is not None
+        child = int(program.stdout.readline())
+        program.kill()
+        deadline = time.monotonic() + 20
+        while child in (found := {each.pid: each for each in session(program.pid)}):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        for process in found.values():
+            process.kill()
+    assert child not in found and len(found) > 0
 
 
 @pytest.mark.parametrize("child", [closes_and_lingers], indirect=True)

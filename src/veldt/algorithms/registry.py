@@ -43,8 +43,8 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             `OffPolicyConfig`.
 
     Raises:
-        UsageError: a class is not of the required kind, the capabilities are no set or one is unknown, or another
-            module has registered an algorithm of this name.
+        UsageError: a class is not of the required kind or lacks a method, the capabilities are no set or one is
+            unknown, or another module has registered an algorithm of this name.
     """
     if not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
         raise UsageError(
@@ -74,4 +74,9 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             "veldt.algorithms.policy_gradient.PolicyGradient, whose policy parameters actors send to the learner"
         )
     check_settings_class(f"the algorithm {name}", settings, OffPolicyConfig if replays else AlgorithmConfig)
+    if missing := sorted(algorithm.__abstractmethods__):
+        raise UsageError(
+            f"the algorithm {name} is {algorithm.__name__}, which does not define {', '.join(missing)}: do so, or "
+            "derive from a class that does, such as veldt.algorithms.ppo.PPO or veldt.algorithms.dqn.DQN"
+        )
     ALGORITHMS.add(name, AlgorithmEntry(algorithm, settings), registering_module())

@@ -17,11 +17,18 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 
 from veldt.runtime import activity
-from veldt.runtime.descendants import adopt_orphans, end_descendants, has_children
+from veldt.runtime.descendants import (
+    adopt_orphans,
+    collect_adopted,
+    end_children,
+    end_descendants,
+    has_children,
+)
 from veldt.runtime.endings import NO_MORE_PROCESSES, end_with, own_forks
 from veldt.standard_streams import fill_closed_streams
 
@@ -111,7 +118,7 @@ def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> i
         import faulthandler
 
         faulthandler.enable()
-    code = 1
+    code, own = 1, os.getpid()
     try:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -129,8 +136,31 @@ def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> i
         # The emulator of Atari games complains of each of its objects that is left.
         if "torch" in sys.modules and "ale_py" not in sys.modules:
             gc.freeze()
+        # Registered last, so that it runs before multiprocessing waits for its processes, and after the end of threads,
+        # which may need theirs.
+        if os.getpid() == own:  # not in what the user's code has forked
+            atexit.register(end_children, _GRACE_S)
+            _say_what_is_awaited()
         activity.ends_itself(code)
     return code
+
+
+def _say_what_is_awaited() -> None:
+    """Says later, if this process has not ended, that it waits for a thread: Python does so for all but daemons."""
+    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
+        return
+
+    def say() -> None:
+        time.sleep(_GRACE_S)
+        names = [each.name for each in threading.enumerate() if not each.daemon and each.is_alive()]
+        if names := [name for name in names if name != threading.main_thread().name]:
+            _say(
+                f"veldt: the work is over, and the command waits for the thread {names[0]!r}, which an environment, a "
+                "callback or a logger has begun and not ended: begin it with daemon=True, or end it in close(); Ctrl-C "
+                "ends it now"
+            )
+
+    threading.Thread(target=say, daemon=True, name="awaited threads").start()
 
 
 class _Waiting:
@@ -173,6 +203,7 @@ class _Waiting:
             if ended:
                 self._stop_too()
                 continue
+            collect_adopted(self._child)
             patience = 1000 * max(0.0, self._due[0][0] - time.monotonic()) + 1 if self._due else _LOOK_MS
             for descriptor, event in poll.poll(patience):
                 if descriptor == self._received and not event & select.POLLIN:

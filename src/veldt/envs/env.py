@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,10 +85,17 @@ class GymnasiumStepEnv:
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self._env, self._innermost = env, env.unwrapped
-        self._codec = ObservationCodec(env.observation_space)
-        self.spec = EnvSpec(
-            self._codec.spec, action_spec(env.action_space), normalising_wrappers=_normalising_wrappers(env)
-        )
+        try:
+            self._codec = ObservationCodec(env.observation_space)
+            self.spec = EnvSpec(
+                self._codec.spec,
+                action_spec(env.action_space),
+                normalising_wrappers=_normalising_wrappers(env),
+            )
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to be told
+                env.close()
+            raise
         plain = self.spec.action.kind == "discrete" and self.spec.action.start == (0,)
         self._to_env = None if plain else self.spec.action.to_env
         with self._opening:

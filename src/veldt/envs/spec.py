@@ -84,6 +84,11 @@ class ActionSpec:
         return rng.integers(0, self.sizes if self.kind == "multi" else self.sizes[0], (count, *self.shape))
 
     @cached_property
+    def num_choices(self) -> np.ndarray:
+        """The number of choices: uint64 [] or, with several dimensions, [D]."""
+        return np.array(self.sizes[0] if self.kind == "discrete" else self.sizes, np.uint64)
+
+    @cached_property
     def _start(self) -> np.ndarray:
         return np.array(self.start)
 

@@ -187,7 +187,7 @@ class ReplaySource:
 
     def update_priorities(self, priority: Tensor | None) -> None:
         if self._config.replay == "prioritised":
-            given_N = required_priority(priority, self._algorithm)
+            given_N = required_priority(priority, len(self._batch.key_N), self._algorithm)
             with self._clock("replay"):
                 self.buffer.update(self._batch.key_N, given_N.cpu().numpy())
 

@@ -53,13 +53,19 @@ def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
     return returned
 
 
-def required_priority(priority: Tensor | None, algorithm: Algorithm) -> Tensor:
-    """Returns the rows' new priorities, for prioritised replay. UsageError if the algorithm has returned none."""
+def required_priority(priority: Tensor | None, rows: int, algorithm: Algorithm) -> Tensor:
+    """Returns the rows' new priorities, for prioritised replay. UsageError if there is not one for each row."""
     if priority is None:
         raise _wrong(
             algorithm,
             "returned no priorities, and --replay is prioritised",
             "return a tensor [N], one for each row, as Loss(total, metrics, priority), or take --replay uniform",
+        )
+    if len(priority) != rows:
+        raise _wrong(
+            algorithm,
+            f"returned {len(priority)} priorities for {rows} rows",
+            "return a tensor [N], one for each row",
         )
     return priority
 

@@ -91,9 +91,10 @@ class GroupedRule:
             if group.name in due
         }
         for name, rate in rates.items():
-            if not isinstance(rate, Real):
+            if not (isinstance(rate, Real) and rate >= 0):
                 raise UsageError(
-                    f"the learning rate of the parameter group {name} is {rate!r}: `learning_rate` must return a number"
+                    f"the learning rate of the parameter group {name} is {rate!r}: `learning_rate` must return a "
+                    "number, 0 or more"
                 )
         return rates
 

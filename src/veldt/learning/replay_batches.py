@@ -30,6 +30,7 @@ from veldt.exchange.gradients import GradientEdge
 from veldt.exchange.replay import ReplayIn
 from veldt.replay.batch import ReplayBatch, importance_weights
 from veldt.runtime.devices import current_stream, on_stream, side_stream, to_device
+from veldt.sampling.acted import num_noise
 from veldt.tracking.stage_clock import StageClock
 
 
@@ -41,7 +42,8 @@ class Noise(NamedTuple):
 
     @classmethod
     def of(cls, algorithm: OffPolicy, network: nn.Module) -> Noise:
-        return cls(algorithm.update_noise(network), algorithm.row_noise(network))
+        shared, each_row = (num_noise(algorithm, network, of) for of in ("update_noise", "row_noise"))
+        return cls(shared, each_row)
 
 
 def to_transitions(

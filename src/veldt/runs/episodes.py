@@ -6,6 +6,7 @@ actions.bin      the actions of all episodes, raw and little-endian, one episode
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable
@@ -60,12 +61,16 @@ class EpisodeLog:
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._index = AppendFile(directory / EPISODES, "the list of episodes")
-        self._actions = AppendFile(directory / ACTIONS, "the actions of episodes")
-        if resume is not None:
-            self._index.truncate(resume[0])
-            self._actions.truncate(resume[1])
-        self._index.drop_torn_line()
+        with contextlib.ExitStack() as where_it_fails:
+            self._index = AppendFile(directory / EPISODES, "the list of episodes")
+            where_it_fails.callback(self._index.close)
+            self._actions = AppendFile(directory / ACTIONS, "the actions of episodes")
+            where_it_fails.callback(self._actions.close)
+            if resume is not None:
+                self._index.truncate(resume[0])
+                self._actions.truncate(resume[1])
+            self._index.drop_torn_line()
+            where_it_fails.pop_all()
         self._limit_bytes, self._on_warning = limit_bytes, on_warning
         self._new_lines, self._new_actions = bytearray(), bytearray()
 

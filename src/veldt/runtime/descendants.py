@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import sys
 import time
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -33,6 +34,21 @@ def end_descendants(grace_s: float = 0.0) -> None:
         time.sleep(0.01)
 
 
+def end_children(grace_s: float) -> None:
+    """Waits `grace_s` seconds for the processes that user code has started here by `multiprocessing`, and kills those
+    that are left. Called at the end of this process, which would wait for ever for those that are no daemons.
+    """
+    if (multiprocessing := sys.modules.get("multiprocessing")) is None:
+        return
+    end = time.monotonic() + grace_s
+    children = [child for child in multiprocessing.active_children() if not child.daemon]
+    for child in children:
+        child.join(max(0.0, end - time.monotonic()))
+    for child in children:
+        if child.exitcode is None:
+            child.kill()
+
+
 def kill_below(pid: int) -> None:
     """Kills the processes that are now below process `pid`."""
     import psutil  # the processes that call this import nothing that they may not need
@@ -41,6 +57,13 @@ def kill_below(pid: int) -> None:
         for process in psutil.Process(pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 process.kill()
+
+
+def collect_adopted(own: int) -> None:
+    """Collects the children of this process that have ended, except for `own`: each has a process id until then."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != own:
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def has_children() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import select
@@ -59,27 +58,43 @@ def own_forks() -> None:
     They do not have its handlers of signals, with which `terminate` would not end them. Ctrl-C is for this process.
     """
     read, write = os.pipe()
-    # Of the thread that forks, which holds the interpreter's lock meanwhile.
-    mask: list[int] = []
+    opened = _opened(read)
+    closed = False  # the writing end: in a fork, whose own forks may have another file with its number
+    # Of each thread that forks: others may fork between the two calls.
+    masks = threading.local()
 
     def before() -> None:
         # A signal that comes before the handlers are replaced would be lost.
-        mask[:] = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
 
     def after() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
 
     def in_child() -> None:
+        nonlocal closed
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            # Not ignored, which a program that it becomes (`preexec_fn`) would inherit.
+            signal.signal(signal.SIGINT, lambda *_: None)
         for number in ENDINGS[1:]:
             signal.signal(number, signal.SIG_DFL)
         after()
         if hasattr(fcntl, "F_SETSIG"):
-            with contextlib.suppress(OSError):  # it is closed in a fork of a fork
+            if not closed:
                 os.close(write)
-            # Opened again, because the process to signal belongs to what was opened, which forks share. The kernel's
-            # signal for the end of a parent would also come when only the thread ends that has forked.
-            end_with(os.open(f"/proc/self/fd/{read}", os.O_RDONLY))
+                closed = True
+            if _opened(read) == opened:  # a process that goes on alone closes all that it has inherited
+                # Opened again, because the process to signal belongs to what was opened, which forks share. The
+                # kernel's signal for the end of a parent would also come when only the thread ends that has forked.
+                end_with(os.open(f"/proc/self/fd/{read}", os.O_RDONLY))
 
     os.register_at_fork(before=before, after_in_parent=after, after_in_child=in_child)
+
+
+def _opened(descriptor: int) -> tuple[int, int] | None:
+    """Returns what tells the open pipe or file of a number from all others; None if none has this number."""
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from multiprocessing import util
 from multiprocessing.connection import Connection
@@ -125,6 +126,18 @@ def acquire(
     return False
 
 
+# What processes forked from this one close: they may outlive it, and its children would then not notice its end.
+_parent_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _close_parent_ends() -> None:
+    for end in _parent_ends:
+        end.close()
+
+
+os.register_at_fork(after_in_child=_close_parent_ends)
+
+
 class Child:
     """One child process with a duplex pipe for rare messages (bytes only).
 
@@ -144,6 +157,7 @@ class Child:
         self._server, self._clock = server.server_pid(), StopClock()
         theirs.close()
         parent_pipe.close()
+        _parent_ends.add(self._parent_end)
 
     def stack(self, descriptor: int) -> str:
         """Returns the process's Python stack; see `stack_of`."""

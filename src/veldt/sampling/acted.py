@@ -1,4 +1,4 @@
-"""Checks what an algorithm's `act` returns: an algorithm of the user's own may return anything."""
+"""Checks what an algorithm's `act` and its like return: an algorithm of the user's own may return anything."""
 
 from __future__ import annotations
 
@@ -6,43 +6,73 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from veldt.algorithms.base import Algorithm
+from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError, diverged
 
 
 def checked_act(
-    returned: Any, like: np.ndarray, algorithm: Algorithm
+    returned: Any, rows: int, space: ActionSpec, algorithm: Algorithm
 ) -> tuple[np.ndarray, Mapping[str, Tensor]]:
-    """Returns the actions and extras that `act`, or `act_with_values`, has returned for the N rows of `like`.
-
-    Args:
-        like: the place of the actions, [N, ...], whose shape and kind of numbers they must have.
+    """Returns the actions and extras that `act`, or `act_with_values`, has returned for so many rows.
 
     Raises:
-        UsageError: there are no actions and extras, or not one for each row.
+        UsageError: there are no actions and extras, or not one for each row, or an action that the space does not have.
         VeldtError: the actions are not finite.
     """
-    rows = len(like)
     if not isinstance(returned, tuple) or len(returned) != 2:
-        raise _wrong(algorithm, _described(returned), like)
+        raise _wrong(algorithm, "act", _described(returned), rows, space)
     action, extras = returned
-    if (
-        not isinstance(action, Tensor)
-        or action.shape != like.shape
-        or (action.dtype.is_floating_point and like.dtype.kind != "f")
-    ):
-        raise _wrong(algorithm, f"actions of {_described(action)}", like)
+    chosen = _checked_actions(action, "act", rows, space, algorithm)
     if not isinstance(extras, Mapping):
-        raise _wrong(algorithm, f"extras of {_described(extras)}", like)
+        raise _wrong(algorithm, "act", f"extras of {_described(extras)}", rows, space)
     for name, values in extras.items():
         if not isinstance(values, Tensor) or not values.ndim or len(values) != rows:
-            raise _wrong(algorithm, f"the extra {name!r} of {_described(values)}", like)
-    chosen = action.cpu().numpy()
-    if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
-        raise diverged("the policy's actions are not finite", lower="--learning-rate")
+            raise _wrong(algorithm, "act", f"the extra {name!r} of {_described(values)}", rows, space)
     return chosen, extras
+
+
+def checked_best(returned: Any, rows: int, space: ActionSpec, algorithm: Algorithm) -> np.ndarray:
+    """Returns the actions that `best_action` has returned for so many rows. Errors as in `checked_act`."""
+    return _checked_actions(returned, "best_action", rows, space, algorithm)
+
+
+def _checked_actions(
+    action: Any, method: str, rows: int, space: ActionSpec, algorithm: Algorithm
+) -> np.ndarray:
+    if (
+        not isinstance(action, Tensor)
+        or action.shape != (rows, *space.shape)
+        or (action.dtype.is_floating_point and space.kind != "box")
+    ):
+        raise _wrong(algorithm, method, f"actions of {_described(action)}", rows, space)
+    chosen: np.ndarray = action.cpu().numpy()
+    if space.kind == "box":
+        if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
+            raise diverged("the policy's actions are not finite", lower="--learning-rate")
+    # As unsigned numbers, negative ones are large: one comparison, because small networks act in a few of its times.
+    elif (is_outside := chosen.view(f"u{chosen.itemsize}") >= space.num_choices).any():
+        wrong = chosen[is_outside.reshape(rows, -1).any(1)][0]
+        sizes = ", ".join(map(str, space.sizes))
+        below = sizes if space.kind == "discrete" else f"{sizes}, one for each dimension"
+        raise UsageError(
+            f"{algorithm.name}: {type(algorithm).__name__}.{method} returned the action {wrong.tolist()}: actions are "
+            f"whole numbers from 0 on, below {below}"
+        )
+    return chosen
+
+
+def num_noise(algorithm: Algorithm, network: nn.Module, method: str = "action_noise") -> int:
+    """Returns what the method returns about noise. UsageError if that is no number of numbers."""
+    width = getattr(algorithm, method)(network)
+    if not isinstance(width, int) or width < 0:
+        raise UsageError(
+            f"{algorithm.name}: {type(algorithm).__name__}.{method} returned {width!r}: it must be a whole number, how "
+            "many random numbers are needed, 0 for none"
+        )
+    return width
 
 
 def checked_noise(returned: Any, rows: tuple[int, int], algorithm: Algorithm) -> Tensor:
@@ -55,11 +85,13 @@ def checked_noise(returned: Any, rows: tuple[int, int], algorithm: Algorithm) ->
     return returned
 
 
-def _wrong(algorithm: Algorithm, what: str, like: np.ndarray) -> UsageError:
-    kind = "real numbers" if like.dtype.kind == "f" else "whole numbers"
+def _wrong(algorithm: Algorithm, method: str, what: str, rows: int, space: ActionSpec) -> UsageError:
+    kind = "real numbers" if space.kind == "box" else "whole numbers"
+    actions = f"a tensor {[rows, *space.shape]} of {kind}"
+    needed = f"actions, {actions}, and a dictionary of tensors [{rows}, ...]" if method == "act" else actions
     return UsageError(
-        f"{algorithm.name}: {type(algorithm).__name__}.act returned {what} for {len(like)} observations: it must "
-        f"return actions, a tensor {list(like.shape)} of {kind}, and a dictionary of tensors [{len(like)}, ...]"
+        f"{algorithm.name}: {type(algorithm).__name__}.{method} returned {what} for {rows} observations: it must "
+        f"return {needed}"
     )
 
 

@@ -129,7 +129,8 @@ class Sampler:
             if self._is_recurrent:
                 forward = self._recurrent_state.at(part, self.trajectory.episode_step[t, part])
             returned = self._policy(forward, observation, noise_TBK[t, part])
-            action, extras = checked_act(returned, self.trajectory.action[t, part], self._algorithm)
+            rows = part.stop - part.start
+            action, extras = checked_act(returned, rows, self.trajectory.spec.action, self._algorithm)
             self.trajectory.action[t, part] = action
             self.trajectory.version[t, part] = self.version
         with self._clock("simulate"):

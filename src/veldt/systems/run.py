@@ -188,6 +188,10 @@ def _drive(
 
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> TrainingRun:
         with restoring(checkpoint):
+            if checkpoint is not None:
+                checkpoint.groups[
+                    "weights"
+                ]  # needed in all systems, in which roles in other processes load it
             return TrainingRun(run_plan, directory, recording, checkpoint, start, lost)
 
     try:
@@ -198,9 +202,8 @@ def _drive(
             with stop_on_signals() as stop:
                 return run.run(stop)
     except (Exception, KeyboardInterrupt) as error:
-        if isinstance(error, CheckpointError):
-            raise  # another resume reads the same checkpoint
-        if note := how_to_resume(directory.path):
+        # It would not continue from a checkpoint that cannot be loaded.
+        if not isinstance(error, CheckpointError) and (note := how_to_resume(directory.path)):
             error.add_note(f"when the environment is mended, {note}" if isinstance(error, EnvError) else note)
             if isinstance(error, EnvError) and run_plan.config.envs.on_env_error == "stop":
                 error.add_note("a run with --on-env-error restart begins a new episode in its place instead")

@@ -15,6 +15,7 @@ from veldt.envs.source import EnvSource
 from veldt.networks.recurrent import RecurrentState, recurrent_size_of
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.system_memory import disable_malloc_trim
+from veldt.sampling.acted import num_noise
 from veldt.sampling.observations import blank_observation, slot_observations
 from veldt.sampling.sampler import Sampler
 from veldt.systems.planning.run_plan import RunPlan
@@ -115,7 +116,7 @@ def infer_only(run_plan: RunPlan, seconds: float) -> float:
     algorithm = run_plan.algorithm()
     width = run_plan.config.envs.num_envs // run_plan.arrangement.groups
     observation = blank_observation(run_plan.spec, width, run_plan.device)
-    noise = algorithm.prepare_noise(torch.full((width, algorithm.action_noise(network)), 0.5), None).to(
+    noise = algorithm.prepare_noise(torch.full((width, num_noise(algorithm, network)), 0.5), None).to(
         run_plan.device
     )
 
@@ -155,7 +156,7 @@ def sampling_speed(
             run_plan.device,
             run_plan.config.run.seed,
             StageClock(),
-            noise=run_plan.algorithm().action_noise(network),
+            noise=num_noise(run_plan.algorithm(), network),
             recurrent_size=recurrent_size_of(network),
             threads=run_plan.inference_threads,
             cores=run_plan.inference_cores,

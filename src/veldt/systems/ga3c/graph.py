@@ -25,6 +25,7 @@ from veldt.formatting import counted
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
+from veldt.sampling.acted import num_noise
 from veldt.sampling.observations import blank_observation
 from veldt.systems.ga3c.agents import AgentsPlan, run_agent_process
 from veldt.systems.ga3c.model import ModelPlan, run_model
@@ -69,7 +70,7 @@ class _AgentParts:
     @classmethod
     def of(cls, run_plan: RunPlan) -> _AgentParts:
         network, _ = run_plan.network()
-        noise = run_plan.algorithm().action_noise(network)
+        noise = num_noise(run_plan.algorithm(), network)
         return cls(_actor_outputs(run_plan), noise, recurrent_size_of(network))
 
 
@@ -216,7 +217,7 @@ def _actor_outputs(run_plan: RunPlan) -> dict[str, Layout]:
     """
     algorithm, (network, _) = run_plan.algorithm(), run_plan.network()
     assert isinstance(algorithm, OnPolicy)
-    noise = algorithm.prepare_noise(torch.full((1, 1, algorithm.action_noise(network)), 0.5), 0)[0]
+    noise = algorithm.prepare_noise(torch.full((1, 1, num_noise(algorithm, network)), 0.5), 0)[0]
     observation = blank_observation(run_plan.spec, 1, run_plan.device)
     forward = network if not recurrent_size_of(network) else lambda seen: network(seen)[:2]
     _, actor_outputs = algorithm.act(forward, observation, noise.to(run_plan.device))

@@ -158,7 +158,8 @@ class Model(LearnerRole):
             )
         returned = self._algorithm.act(forward, self._observation(inputs), inputs["noise"])
         answers = self._server.answers
-        action, outputs = checked_act(returned, answers["action"][agent_R], self._algorithm)
+        space = self._plan.spec.action
+        action, outputs = checked_act(returned, len(agent_R), space, self._algorithm)
         answers["action"][agent_R], answers["version"][agent_R] = action, version
         for name in answers.keys() & outputs.keys():
             answers[name][agent_R] = outputs[name].cpu().numpy()

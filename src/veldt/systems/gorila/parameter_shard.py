@@ -35,6 +35,7 @@ from veldt.learning.learner import load_state, load_weights
 from veldt.learning.optimiser import GroupedRule
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
+from veldt.runs.checkpoint_files import restoring
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
@@ -162,15 +163,14 @@ def _initial_state(
     network = make_network(config, plan.spec, plan.network)
     whole = apply_precision(network, config.run.precision, torch.device("cpu"))
     rule = GroupedRule(algorithm.groups, whole)
-    state, saved = rule.state(whole.fp32_params), {}
+    state, version, counts = rule.state(whole.fp32_params), 0, np.zeros(3, np.int64)
     checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
     if checkpoint is not None:
-        load_weights(whole, checkpoint.groups["weights"])
-        load_state(whole, state, checkpoint.groups["optimiser"])
-        saved = checkpoint.groups["server"]
-    version, counts = (
-        (int(saved[VERSION][plan.number]), saved[COUNTS][plan.number]) if saved else (0, (0, 0, 0))
-    )
+        with restoring(checkpoint):
+            load_weights(whole, checkpoint.groups["weights"])
+            load_state(whole, state, checkpoint.groups["optimiser"])
+            saved = checkpoint.groups["server"]
+            version, counts = int(saved[VERSION][plan.number]), saved[COUNTS][plan.number]
     published = {
         PARAMETERS: whole.fp32_params[plan.first : plan.end].numpy().copy(),
         COUNTS: np.array(counts, np.int64),

@@ -31,6 +31,7 @@ from veldt.networks.precision import Network, apply_precision
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
+from veldt.sampling.acted import num_noise
 from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Act, Sampler
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
@@ -110,7 +111,7 @@ class _Actor:
         self._envs = make_vector_envs(settings, spec, plan.steps, placement, stacks=True)
         self._slot = self._envs.trajectory
         self._episodes = EpisodeTracker(plan.width, self._envs.start())
-        noise = algorithm.action_noise(network)
+        noise = num_noise(algorithm, network)
         self._clock, self._reset_steps, self._sent_at = StageClock(), 0, time.monotonic()
         self._sampler = Sampler(
             self._envs,

@@ -27,6 +27,7 @@ from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.roles import Control
+from veldt.sampling.acted import num_noise
 from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Sampler
 from veldt.systems.roles.messages import FinishedEpisodes, FinishedEvaluation
@@ -57,6 +58,7 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_
     policy = _NewestPolicy(plan, weights)
     player = _Player(control, plan, policy) if plan.share else None
     every, evaluated_at = plan.config.run.evaluate_every, plan.evaluated_at
+    played_at = None  # the run's steps and the version of the weights when it last played, or began
     try:
         while not control.stopping:
             control.heartbeat()
@@ -66,7 +68,11 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_
             if every and rate_limiter.steps // every > evaluated_at // every:
                 evaluated_at = rate_limiter.steps
                 _evaluate(control, plan, policy, evaluated_at)
-            if player is None:
+            # While the actors are being started, all episodes would be of the same policy, and there is all the time to
+            # play tens of thousands of them.
+            now_at = rate_limiter.steps, policy.version
+            has_moved, played_at = now_at != (played_at or now_at), now_at
+            if player is None or not has_moved:
                 control.sleep(_WAIT_S)
             else:
                 began, worked = time.monotonic(), time.thread_time()
@@ -157,7 +163,7 @@ class _Player:
             torch.device("cpu"),
             self._seed,
             StageClock(),
-            noise=algorithm.action_noise(policy.network),
+            noise=num_noise(algorithm, policy.network),
             recurrent_size=recurrent_size_of(policy.network),
             heartbeat=control.heartbeat,
         )

@@ -25,6 +25,7 @@ from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import CompiledForward, Network, apply_precision
+from veldt.runs.checkpoint_files import restoring
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import nth_device
 from veldt.runtime.role_messages import Note
@@ -80,8 +81,9 @@ class LearnerRole(ABC):
         self._clock, self._metrics, self._sent_snapshot = StageClock(), UpdateMetrics(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
-            groups = checkpoint.groups
-            self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
+            with restoring(checkpoint):
+                groups = checkpoint.groups
+                self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
         edge.assert_same_on_all_ranks({**config_digests(config), "weights": weights_digest(self._parameters)})
         self._learner.updates = self._updates_before(edge)
         rate_limiter.updates_L[plan.rank] = self._learner.updates

@@ -97,7 +97,7 @@ class ReplayLearner(LearnerRole):
         with self._clock("replay"):
             priority_N = None
             if self._is_prioritised:
-                given_N = required_priority(loss.priority, self._off_policy)
+                given_N = required_priority(loss.priority, len(batch), self._off_policy)
                 priority_N = given_N.cpu().numpy().astype(np.float64)
             self._client.give_back(priority_N)
 

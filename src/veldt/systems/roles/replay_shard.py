@@ -25,6 +25,7 @@ from veldt.replay.archive import NewRows, ReplayArchive
 from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.settings import NStep
 from veldt.runs.background_writer import BackgroundWriter
+from veldt.runs.checkpoint_files import restoring
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import use_batch_scheduler
@@ -116,7 +117,8 @@ class _ShardCheckpoints:
         checkpoint = newest_checkpoint(run)
         if checkpoint is not None and plan.group in checkpoint.groups:
             arrays: Mapping[str, np.ndarray] = checkpoint.groups[plan.group]
-            self._archive.restore(checkpoint.meta["segments"][plan.group], arrays)
+            with restoring(checkpoint):
+                self._archive.restore(checkpoint.meta["segments"][plan.group], arrays)
             # Actors have played on since, or start new episodes.
             buffer.ring.part()
 

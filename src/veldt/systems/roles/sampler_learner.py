@@ -36,9 +36,10 @@ from veldt.learning.snapshot import Snapshot
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.networks.recurrent import recurrent_size_of
-from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runtime.devices import training_threads
 from veldt.runtime.system_memory import disable_malloc_trim
+from veldt.sampling.acted import num_noise
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.sampler import Sampler
 from veldt.systems.planning.run_plan import RunPlan
@@ -201,7 +202,7 @@ class SamplerLearner:
             self._run_plan.device,
             self._worker_rank.seed,
             self._clock,
-            noise=self.algorithm.action_noise(self.network),
+            noise=num_noise(self.algorithm, self.network),
             recurrent_size=recurrent_size_of(self.network),
             threads=self._run_plan.inference_threads,
             cores=self._run_plan.inference_cores,
@@ -239,7 +240,8 @@ class SamplerLearner:
             done: without a checkpoint, the env steps done before a restart.
         """
         if checkpoint is not None:
-            unrestored = self.snapshot.restore(checkpoint)
+            with restoring(checkpoint):
+                unrestored = self.snapshot.restore(checkpoint)
             if self._run_plan.may_change_threads and self.thread_choice is not None:
                 before = int(checkpoint.meta.get("threads", self.thread_choice.threads))
                 self.thread_choice.threads = min(before, training_threads(0))  # this machine may be smaller

@@ -14,7 +14,7 @@ from veldt.algorithms.base import Loss
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.learning.snapshot import Groups
 from veldt.runs.background_writer import BackgroundWriter
-from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import take_share_of_cores, worker_cores
 from veldt.runtime.devices import nth_device
@@ -288,13 +288,14 @@ def state_of_rank(checkpoint: Checkpoint | None, plan: SamplerLearnerPlan) -> Ch
     """Returns this rank's state in a checkpoint, as a run with one sampler-learner would have written it."""
     if checkpoint is None:
         return None
-    meta = checkpoint.meta["learners"][str(plan.rank)]
     ending = f"-{plan.rank}"
     own = {
         name.removesuffix(ending): arrays
         for name, arrays in checkpoint.groups.items()
         if name.endswith(ending)
     }
-    if (segments := checkpoint.meta["segments"].get(plan.group)) is not None:
-        meta = meta | {"replay": segments}
-    return dataclasses.replace(checkpoint, step=meta["steps"], meta=meta, groups=checkpoint.groups | own)
+    with restoring(checkpoint):
+        meta = checkpoint.meta["learners"][str(plan.rank)]
+        if (segments := checkpoint.meta["segments"].get(plan.group)) is not None:
+            meta = meta | {"replay": segments}
+        return dataclasses.replace(checkpoint, step=meta["steps"], meta=meta, groups=checkpoint.groups | own)

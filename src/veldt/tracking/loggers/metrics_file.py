@@ -44,4 +44,8 @@ class MetricsFile(Logger):
 
     def _open(self) -> None:
         self._file = AppendFile(self._path, "the metrics")
-        self._file.drop_torn_line()
+        try:
+            self._file.drop_torn_line()
+        except BaseException:
+            self._file.close()
+            raise
