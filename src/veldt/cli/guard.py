@@ -109,6 +109,11 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     code = _result(memory, asked, os.waitstatus_to_exitcode(status), arguments)
     if is_alone:
         end_descendants(_GRACE_S)
+    if os.WIFSIGNALED(status):
+        # The child's fork server removes its folder, but may have had no time to, on a busy machine.
+        from veldt.runtime.orphans import remove_orphans
+
+        remove_orphans()
     return code
 
 

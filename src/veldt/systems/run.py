@@ -189,9 +189,8 @@ def _drive(
     def begin(checkpoint: Checkpoint | None, lost: RestartHistory | None = None) -> TrainingRun:
         with restoring(checkpoint):
             if checkpoint is not None:
-                checkpoint.groups[
-                    "weights"
-                ]  # needed in all systems, in which roles in other processes load it
+                # All systems need it, and the roles that load it are in other processes.
+                checkpoint.groups["weights"]
             return TrainingRun(run_plan, directory, recording, checkpoint, start, lost)
 
     try:
