@@ -21,9 +21,9 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.rollout import Rollout, bootstrap_forward, unroll_forward
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
-from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.envs.source import resolve
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veldt.envs.env import StepperSettings
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.errors import EnvError
 
 _MAX_FAILURES = 10

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from veldt.envs.action_replay import ActionPrefix, Unfinished, replay
-from veldt.envs.env import StepEnv, StepperSettings, field_named, make_step_env
 from veldt.envs.failures import Patience, named
+from veldt.envs.from_gymnasium.observation_codec import field_named
 from veldt.envs.seeding import DECORRELATION, derive_seed
+from veldt.envs.step_env import StepEnv, make_step_env
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, described
 from veldt.runtime.activity import CLOSING, MAKING, RESETTING

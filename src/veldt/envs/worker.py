@@ -13,8 +13,8 @@ from multiprocessing.synchronize import Semaphore
 import numpy as np
 
 from veldt.envs.action_replay import Unfinished
-from veldt.envs.env import StepperSettings
 from veldt.envs.stepper import Stepper
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, described
 from veldt.runtime.cores import pin

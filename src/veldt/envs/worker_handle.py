@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from veldt.envs import worker
-from veldt.envs.env import StepperSettings
 from veldt.envs.failures import hung, named
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.envs.worker import CALL, RESET_ENDED, RING, STEP, STOP, WorkerArgs
 from veldt.errors import EnvError

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from veldt.envs.action_replay import ActionPrefix, ActionsUntil, Unfinished
-from veldt.envs.env import StepperSettings
 from veldt.envs.failures import Patience
 from veldt.envs.in_process import split
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.envs.worker import RESET_ENDED, STEP
 from veldt.envs.worker_handle import WorkerHandle, make_board

@@ -14,9 +14,9 @@ import torch
 
 from veldt.agent import Agent
 from veldt.envs.arrangement import make_vector_envs, plan
-from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
 from veldt.envs.settings import EnvConfig
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.errors import UsageError
 from veldt.evaluation.start_replayer import StartReplayer
 from veldt.sampling.episodes import Episode, EpisodeTracker

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.env import StepEnv, make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import ActionSpec
+from veldt.envs.step_env import StepEnv, make_step_env
 from veldt.errors import EnvError, UsageError, as_error
 from veldt.evaluation.starts_file import read_starts_file, write_starts_file
 from veldt.runs.episodes import smallest

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from veldt.envs.arrangement import time_step
-from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.source import EnvSource
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.networks.recurrent import RecurrentState, recurrent_size_of
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.system_memory import disable_malloc_trim

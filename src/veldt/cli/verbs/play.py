@@ -14,10 +14,10 @@ import numpy as np
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Choice, admit
 from veldt.config.versions import versions_for_env
-from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
+from veldt.envs.step_env import StepEnv
 from veldt.errors import UsageError
 from veldt.evaluation.rendered_env import RenderedEnv
 from veldt.evaluation.starts import Beginning, Starts, check_numbers, make_starts

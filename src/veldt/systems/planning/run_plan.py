@@ -23,10 +23,10 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
 from veldt.envs.action_replay import ActionsUntil
 from veldt.envs.arrangement import Plan, make_vector_envs, plan, probe_spec
-from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.errors import UsageError
 from veldt.exchange.graph import Graph
 from veldt.formatting import gib

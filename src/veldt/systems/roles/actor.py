@@ -18,10 +18,10 @@ from veldt.agent import make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import Plan, make_vector_envs
-from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights

@@ -15,11 +15,11 @@ import torch
 from veldt.agent import Agent, make_network
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import Plan, make_vector_envs
-from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import EVALUATION, derive_seed
 from veldt.envs.settings import EnvConfig
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.evaluation.evaluator import play_steps
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights

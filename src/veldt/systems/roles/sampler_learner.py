@@ -22,9 +22,9 @@ import torch
 
 from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
 from veldt.algorithms.groups import Targets
-from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import ACTOR, derive_seed
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
 from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
 from veldt.learning.diagnostics import Diagnostics
