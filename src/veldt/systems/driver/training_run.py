@@ -28,6 +28,7 @@ from veldt.runtime.role_messages import Received
 from veldt.runtime.supervision import RunningRoles
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpointing import Checkpointing, Parts, RunState
+from veldt.systems.driver.episode_recorder import EpisodeRecorder
 from veldt.systems.driver.evaluating import Evaluating
 from veldt.systems.driver.message_handler import MessageHandler
 from veldt.systems.driver.monitor import AT_THE_START, Monitor
@@ -115,15 +116,14 @@ class TrainingRun:
                 checkpoint.step if checkpoint else None,
                 self._monitor.checkpoint_saved,
             )
+            scored_envs = run_plan.algorithm().scored_envs(config.envs.num_envs)
             self._messages = MessageHandler(
-                run_plan.config,
                 roles,
                 self._incarnations,
                 self._rate_limiter,
                 self._monitor,
                 self._metrics,
-                self._scores,
-                run_plan.algorithm().scored_envs(config.envs.num_envs),
+                EpisodeRecorder(config, scored_envs, self._scores, self._monitor),
                 self._evaluating,
                 self._checkpointing,
             )
