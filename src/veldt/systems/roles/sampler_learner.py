@@ -26,12 +26,12 @@ from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
-from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
+from veldt.learning.batch_sources import BatchShare, BatchSource, OnPolicySource, ReplaySource
 from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.learner import Learner
 from veldt.learning.normalisation import update_observation_statistics
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
-from veldt.learning.replay_batches import Noise
+from veldt.learning.replay_batches import BatchConverter, Noise
 from veldt.learning.snapshot import Snapshot
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
@@ -214,22 +214,20 @@ class SamplerLearner:
         if isinstance(algorithm, OnPolicy):
             return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock, self._edge)
         assert isinstance(algorithm, OffPolicy) and replay is not None
-        learners = self._worker_rank.world_size
+        from veldt.replay.buffer import ReplayBuffer  # here, because it loads numba
+
+        slot, learners = self.slot, self._worker_rank.world_size
+        own = dataclasses.replace(replay, buffer_size=replay.buffer_size // learners)
+        starts = algorithm.learning_starts // (learners // self._sharing)
         return ReplaySource(
             algorithm,
-            forward,
-            targets,
-            self.slot,
-            dataclasses.replace(replay, buffer_size=replay.buffer_size // learners),
-            self._run_plan.device,
-            seed,
+            partial(algorithm.targets, forward, targets),
+            slot,
+            ReplayBuffer(slot.spec, slot.width, own, algorithm.returns, self._run_plan.replay_threads),
+            BatchConverter(slot.spec, Noise.of(algorithm, self.network), self._run_plan.device),
+            BatchShare(algorithm.batch_size // self._sharing, starts, seed, self._edge),
             self._clock,
-            noise=Noise.of(algorithm, self.network),
-            note=self._note,
-            rows=algorithm.batch_size // self._sharing,
-            starts=algorithm.learning_starts // (learners // self._sharing),
-            threads=self._run_plan.replay_threads,
-            edge=self._edge,
+            self._note,
         )
 
     def begin(self, checkpoint: Checkpoint | None, done: int = 0) -> list[str]:
