@@ -27,7 +27,7 @@ from veldt.envs.stepper_settings import StepperSettings
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.sampling.sampler import Sampler
+from veldt.sampling.sampler import ActingPolicy, InferencePlace, Sampler
 from veldt.tracking.stage_clock import StageClock
 
 STEPS, WIDTH = 7, 4
@@ -75,13 +75,10 @@ class Rollouts:
         self.envs.start()
         self.sampler = Sampler(
             self.envs,
-            algorithm,
-            self.network,
-            CPU,
+            ActingPolicy.of(algorithm, self.network),
+            InferencePlace(CPU),
             5,
             StageClock(),
-            noise=algorithm.action_noise(self.network),
-            recurrent_size=recurrent_size_of(self.network),
         )
 
     def next(self) -> Rollout:

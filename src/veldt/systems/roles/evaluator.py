@@ -25,10 +25,9 @@ from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
-from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.roles import Control
 from veldt.sampling.episodes import EpisodeTracker
-from veldt.sampling.sampler import Sampler
+from veldt.sampling.sampler import ActingPolicy, InferencePlace, Sampler
 from veldt.systems.roles.messages import FinishedEpisodes, FinishedEvaluation
 from veldt.tracking.stage_clock import StageClock
 
@@ -152,13 +151,10 @@ class _Player:
         self._episodes = EpisodeTracker(plan.width, self._envs.start())
         self._sampler = Sampler(
             self._envs,
-            algorithm,
-            policy.network,
-            torch.device("cpu"),
+            ActingPolicy.of(algorithm, policy.network),
+            InferencePlace(torch.device("cpu")),
             self._seed,
             StageClock(),
-            noise=algorithm.action_noise(policy.network),
-            recurrent_size=recurrent_size_of(policy.network),
             heartbeat=control.heartbeat,
         )
 

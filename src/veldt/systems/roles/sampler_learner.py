@@ -35,12 +35,11 @@ from veldt.learning.replay_batches import BatchConverter, Noise
 from veldt.learning.snapshot import Snapshot
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
-from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.devices import training_threads
 from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.episodes import Episode, EpisodeTracker
-from veldt.sampling.sampler import Sampler
+from veldt.sampling.sampler import ActingPolicy, Sampler
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.thread_choice import ThreadChoice
 from veldt.tracking.stage_clock import StageClock
@@ -196,17 +195,12 @@ class SamplerLearner:
     def _make_sampler(self, forward: Forward, heartbeat: Callable[[], None]) -> Sampler:
         return Sampler(
             self.envs,
-            self.algorithm,
-            forward,
-            self._run_plan.device,
+            ActingPolicy.of(self.algorithm, self.network, forward),
+            self._run_plan.inference_place,
             self._worker_rank.seed,
             self._clock,
-            noise=self.algorithm.action_noise(self.network),
-            recurrent_size=recurrent_size_of(self.network),
-            threads=self._run_plan.inference_threads,
-            cores=self._run_plan.inference_cores,
-            first=self.first,
-            heartbeat=heartbeat,
+            self.first,
+            heartbeat,
         )
 
     def _make_experience(self, forward: Forward, targets: Targets) -> BatchSource:
