@@ -14,7 +14,7 @@ from veldt.networks.own import PARTS
 from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
 from veldt.runtime.devices import instruction_set
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 
 def likely_cause(

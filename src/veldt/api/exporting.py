@@ -19,7 +19,8 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import refuse_place
 from veldt.runs.own_names import GRAPHS
 from veldt.runtime.usual_torch import usual_torch
-from veldt.setting_metadata import PATH, check_type, flag
+from veldt.setting_metadata import PATH, check_type
+from veldt.setting_text import flag
 from veldt.user_code.attribution import naming_user_code
 
 EXPORT_NAME = "export"

@@ -16,7 +16,7 @@ from veldt.api.checks import check_recipe
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Admitted, Choice, admit
 from veldt.envs.arrangement import probe_spec
-from veldt.errors import CheckpointError, UsageError
+from veldt.errors import NOT_AS_STORED, CheckpointError, UsageError
 from veldt.exporting.stored_export import StoredExport
 from veldt.learning.learner import load_weights
 from veldt.networks.precision import apply_precision
@@ -25,7 +25,8 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import is_export
 from veldt.runtime.devices import choose_device
-from veldt.setting_metadata import PATH, check_type, flag
+from veldt.setting_metadata import PATH, check_type
+from veldt.setting_text import flag
 
 
 def load_agent(
@@ -88,7 +89,7 @@ def _admitted(export: StoredExport, choice: Choice, call: str) -> Admitted:
 def _restoring(export: StoredExport) -> Iterator[None]:
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, CheckpointError) as error:
+    except (*NOT_AS_STORED, CheckpointError) as error:
         raise CheckpointError(
             f"{export.path} does not hold the weights of its network ({str(error)[:200]}): it was not "
             "written by veldt, or by another version; export the run again"

@@ -21,7 +21,8 @@ from veldt.networks.own import OwnParts
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.usual_torch import usual_torch
-from veldt.setting_metadata import PATH, check_type, flag
+from veldt.setting_metadata import PATH, check_type
+from veldt.setting_text import flag
 from veldt.user_code.attribution import naming_user_code
 
 PROTOCOLS = ("episodes", "atari", "human-starts")

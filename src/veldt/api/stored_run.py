@@ -23,7 +23,7 @@ from veldt.replay.needed_segments import refuse_other_segments
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.setting_metadata import flag, shown
+from veldt.setting_text import flag, shown
 from veldt.tracking.recording import named_functions
 
 # The end of the sentence about any other setting.

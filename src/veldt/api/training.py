@@ -21,7 +21,8 @@ from veldt.recipes.foreign_names import env_of_others
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
 from veldt.runtime.usual_torch import usual_torch
-from veldt.setting_metadata import PATH, check_type, flag
+from veldt.setting_metadata import PATH, check_type
+from veldt.setting_text import flag
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
