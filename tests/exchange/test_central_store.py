@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veldt.errors import PeerLostError
-from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
+from veldt.exchange.central_store import CentralStore, CentralStoreSpec
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.runtime.processes import Child, forkserver
 
 SIZE, LEARNERS, TURNS = 10_007, 8, 100

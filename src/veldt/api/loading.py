@@ -14,7 +14,7 @@ import torch
 from veldt.agent import Agent, make_network
 from veldt.api.checks import check_recipe
 from veldt.config.plugins import read_run_config
-from veldt.config.run_code import Admitted, Choice, admit
+from veldt.config.run_code import Admitted, CodeChoice, admit
 from veldt.envs.arrangement import probe_spec
 from veldt.errors import NOT_AS_STORED, CheckpointError, UsageError
 from veldt.exporting.stored_export import StoredExport
@@ -30,7 +30,7 @@ from veldt.setting_text import flag
 
 
 def load_agent(
-    run: str | Path, best: bool, choice: Choice, device: str, call: str, *, fp32: bool = False
+    run: str | Path, best: bool, choice: CodeChoice, device: str, call: str, *, fp32: bool = False
 ) -> Agent:
     """See `load`; `call` as for `admit`. With `fp32` it computes in that precision, whatever the run did."""
     target = choose_device(device)
@@ -55,7 +55,7 @@ def load_agent(
     return _agent(chosen, weights, restoring(checkpoint), directory.path, checkpoint.step, target)
 
 
-def _of_export(export: StoredExport, best: bool, choice: Choice, device: str, call: str) -> Agent:
+def _of_export(export: StoredExport, best: bool, choice: CodeChoice, device: str, call: str) -> Agent:
     if best:
         raise UsageError(
             f"--best is about a run's checkpoints, and {export.path} is an export, which has one policy: leave it out"
@@ -81,7 +81,7 @@ def _agent(
     return Agent(chosen.config, chosen.source, spec, policy, path=path, step=step, device=device)
 
 
-def _admitted(export: StoredExport, choice: Choice, call: str) -> Admitted:
+def _admitted(export: StoredExport, choice: CodeChoice, call: str) -> Admitted:
     return admit(export.path, read_run_config(export.path, export.settings, choice.trust), choice, call)
 
 

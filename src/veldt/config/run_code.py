@@ -34,7 +34,7 @@ _SETTINGS: Mapping[str, str] = {"logger": "log"}
 
 
 @dataclass(frozen=True)
-class Choice:
+class CodeChoice:
     """The caller's choice about the code of a run.
 
     Args:
@@ -51,7 +51,7 @@ class Choice:
 
     @property
     def is_made(self) -> bool:
-        return self != Choice()
+        return self != CodeChoice()
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Admitted:
 def admit(
     run: Path,
     config: TrainConfig,
-    choice: Choice,
+    choice: CodeChoice,
     call: str,
     *,
     policy: bool = True,

@@ -27,7 +27,7 @@ from veldt.runs.own_names import OF_RENDEZVOUS
 from veldt.runtime.role_messages import Received
 from veldt.runtime.supervision import RunningRoles
 from veldt.sampling.episodes import ReturnTracker
-from veldt.systems.driver.checkpointing import Checkpointing, Parts, RunState
+from veldt.systems.driver.checkpointing import Checkpointing, DriverState, Parts
 from veldt.systems.driver.episode_recorder import EpisodeRecorder
 from veldt.systems.driver.evaluating import Evaluating
 from veldt.systems.driver.message_handler import MessageHandler
@@ -254,7 +254,7 @@ class TrainingRun:
         self._checkpointing.advance()
         self._checkpointing.finish()
 
-    def _state(self, parts: Parts) -> RunState:
+    def _state(self, parts: Parts) -> DriverState:
         """Returns the driver's part of a checkpoint. Raises VeldtError if training has diverged."""
         self._monitor.check_finite()
         rate_limiter = self._rate_limiter
@@ -279,7 +279,7 @@ class TrainingRun:
         }
         # A mean over few episodes could be the best by luck.
         score = self._scores.mean_return if self._scores.is_full else None
-        return RunState(self._monitor.steps, meta, score)
+        return DriverState(self._monitor.steps, meta, score)
 
     def _end(self, reason: str) -> None:
         """Writes the last checkpoint, and before that runs the last evaluation, once roles have freed all cores."""
