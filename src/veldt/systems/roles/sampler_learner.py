@@ -152,16 +152,7 @@ class SamplerLearner:
             run_plan.network,
             lambda network: run_plan.forward(network, note),
         )
-        self.learner = Learner(
-            self.algorithm,
-            forward,
-            self.parameters,
-            context.edge,
-            targets,
-            context.optimiser(self.algorithm, self.parameters),
-            context.version_of,
-            Diagnostics(self.parameters, config.run.log_norms, config.run.log_saturation),
-        )
+        self.learner = self._make_learner(forward, targets, context)
         self.envs = self._make_envs()
         try:
             self.slot = self.envs.trajectory
@@ -179,6 +170,19 @@ class SamplerLearner:
         except BaseException:
             self.envs.close()
             raise
+
+    def _make_learner(self, forward: Forward, targets: TargetNetworks, context: GroupContext) -> Learner:
+        run = self._config.run
+        return Learner(
+            self.algorithm,
+            forward,
+            self.parameters,
+            context.edge,
+            targets,
+            context.optimiser(self.algorithm, self.parameters),
+            context.version_of,
+            Diagnostics(self.parameters, run.log_norms, run.log_saturation),
+        )
 
     def _make_envs(self) -> VectorEnvs:
         config = self._config
