@@ -1,4 +1,4 @@
-"""What is known, before a run is trained again, to make its results other than those of the first time."""
+"""The causes, known before a run is trained again, of results that differ from the first ones."""
 
 from __future__ import annotations
 

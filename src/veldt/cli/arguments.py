@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.setting_metadata import TOO_LARGE, bound_of_64_bits, schedule
-from veldt.setting_text import in_help
+from veldt.setting_text import flag, in_help
 
 _NEGATIVE_NUMBER = re.compile(r"-[\d.]")
 _UNKNOWN: Any = object()
@@ -45,7 +45,7 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+        return flag(self.name)
 
     @property
     def flags(self) -> list[str]:

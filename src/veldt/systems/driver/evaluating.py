@@ -1,5 +1,8 @@
-"""Evaluations during training: by the driver itself at the end, or between phases where its only role runs in this
-process; else by an evaluator, whose results it records."""
+"""The evaluations of a run, by the driver or by an evaluator.
+
+The driver plays at the end, and between phases if the run's only role is in this process. Otherwise an evaluator plays
+during training, and the driver records its results.
+"""
 
 from __future__ import annotations
 
