@@ -82,7 +82,9 @@ $(STAMP): pyproject.toml constraints.txt $(MOVED)
 	  pwd -P >$(VENV)/.place; \
 	fi
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt setuptools
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt --no-build-isolation --no-compile -e '.[dev]'
+	@# pip compiles on one core only. A package may have files for other versions of Python, which do not compile.
+	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true
 	@pwd -P >$(STAMP)
 
 moved:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from veldt.experiments.experiment import Experiment, Job, Measurement
+from veldt.experiments.experiment import Experiment, Job, Measurement, Request
 from veldt.experiments.figures import Exhibit, Table, learning_curves
 from veldt.experiments.results import Results
 
@@ -22,7 +22,11 @@ def printed(group: str, code: str) -> Printed:
     return Printed(group=group, words=(code,), seconds=1.0, cores=1)
 
 
-def experiment(jobs: Sequence[Job], **more: Any) -> Experiment:
+def experiment(
+    jobs: Sequence[Job], *, jobs_of: Callable[[Request], Sequence[Job]] | None = None, **more: Any
+) -> Experiment:
+    """An experiment of `jobs`, or of those that `jobs_of` returns."""
+
     def draw(results: Results) -> Exhibit:
         rows = [(run.job.group, f"{run.score:.1f}") for run in results.runs]
         return Exhibit("It says that.", [learning_curves(results)], [Table("Scores", ("run", "score"), rows)])
@@ -31,7 +35,7 @@ def experiment(jobs: Sequence[Job], **more: Any) -> Experiment:
         name="mine",
         source="a paper",
         shows="Something.",
-        jobs=lambda _: jobs,
+        jobs=jobs_of or (lambda _: jobs),
         draw=draw,
         differs=lambda _: ["All."],
         **more,

@@ -80,7 +80,11 @@ def test_a_damaged_configuration(text: str, refused: Any, run: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "values", "said"),
     [
-        ("network", {"layer_norm": True}, "do not fit this network: torso.norms.0.weight is missing"),
+        (
+            "network",
+            {"layer_norm": True},
+            "do not fit this network: torso.norms.0.weight is missing; the code of",
+        ),
         (
             "recipe",
             "a2c",
@@ -96,6 +100,15 @@ def test_a_configuration_that_is_not_that_of_the_checkpoint(
     resolved[section] = {**resolved[section], **values} if isinstance(values, dict) else values
     (run / "config.json").write_text(json.dumps(config))
     assert said in refused("evaluate", str(run), code=1)
+
+
+def test_an_environment_of_other_shapes(refused: Any, run: Path) -> None:
+    """Another resume would fail in the same way, so none is proposed."""
+    said = refused("resume", str(run), "--env", "Acrobot-v1", "--steps", "9000", code=1)
+    assert "has shape (8, 4), expected (8, 6)" in said
+    assert said.endswith(
+        "the environment's observations or actions have other shapes than those that the run began with"
+    )
 
 
 @pytest.mark.parametrize(

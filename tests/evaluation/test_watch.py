@@ -127,7 +127,7 @@ def test_a_missing_pygame_is_named_with_its_command(tmp_path: Path, monkeypatch:
 def test_an_episode_that_differs_from_its_record_is_an_error(tmp_path: Path) -> None:
     run = veldt.train("ppo", env=f"{__name__}:Random", run_dir=tmp_path / "run", **QUICK)
     with pytest.raises(
-        veldt.VeldtError, match="is not deterministic, so its episodes cannot be replayed"
+        veldt.VeldtError, match="has changed since, or is not deterministic, so that the episode cannot"
     ) as said:
         record(run.path, 0)
     assert said.value.exit_code == 1

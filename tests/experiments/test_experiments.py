@@ -27,7 +27,7 @@ from veldt.experiments.results import Results, interval
 from veldt.experiments.run import run_experiment
 from veldt.experiments.scheduler import JobProgress, Scheduler
 from veldt.experiments.secondary_learner import run_both
-from veldt.experiments.workspace import Workspace
+from veldt.experiments.workspace import Workspace, seeds_of
 from veldt.networks.own import NO_PARTS
 from veldt.recipes import RECIPES
 from veldt.recipes.configure import configure
@@ -135,7 +135,7 @@ def test_a_run_of_a_function_is_continued_on_another_machine(
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (Request("small", 3), "--seeds 2, and 3 is asked now"),
+        (Request("small", 1), "--seeds 2, and 1 is asked now"),
         (Request("paper", 2), "--scale small, and paper is asked now"),
         (Request("small", 2, ("ALE/Pong-v5",)), "--games none, and ALE/Pong-v5 is asked now"),
     ],
@@ -150,6 +150,34 @@ def test_an_experiment_is_not_continued_with_other_settings(
     first.close()
     with pytest.raises(UsageError, match=said):
         Workspace(tmp_path / "out", mine, request_).open()
+
+
+def test_more_seeds_add_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To those that are done; and without --seeds, an experiment keeps the number that it has."""
+    jobs = [printed(f"seed {seed}", "print('{}')") for seed in range(1, 4)]
+    mine, root = experiment(jobs, jobs_of=lambda request: jobs[: request.seeds]), tmp_path / "a b"
+    run_experiment(mine, Request("small", 2), root, console())
+    screen = console()
+    run_experiment(mine, Request("small", 3), root, screen)
+    assert "3 runs, 2 done, 1 to do" in said_on(screen)
+    assert json.loads((root / "experiment.json").read_bytes())["seeds"] == seeds_of(root) == 3
+    assert f"--seeds 3 --out &#39;{root}&#39;" in (root / "experiment.html").read_text()
+    with pytest.raises(UsageError, match="--seeds 3, and 2 is asked now"):
+        run_experiment(mine, Request("small", 2), root, console())
+
+    asked: list[Request] = []
+    monkeypatch.setattr(
+        "veldt.experiments.run.run_experiment", lambda _, request, *__, **___: asked.append(request)
+    )
+    for out in (root, tmp_path / "nowhere"):
+        assert main(["experiment", "precision", "--out", str(out)]) is None
+    assert [request.seeds for request in asked] == [3, 5]
+
+
+def test_the_command_of_a_page_has_no_seeds_where_these_are_refused(tmp_path: Path) -> None:
+    mine = experiment([printed("works", "print('{}')")], repeats=False)
+    page = run_experiment(mine, Request("small", 1), tmp_path / "out", console())
+    assert page is not None and "mine --scale small --out" in page.read_text()
 
 
 def test_a_plan_alone_decides_nothing(tmp_path: Path) -> None:

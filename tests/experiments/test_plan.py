@@ -168,6 +168,10 @@ def test_games_are_named_once() -> None:
         ("batches --games nosuch:env", "there is no module 'nosuch'"),
         ("minatar --games Pong", "--games has 'Pong', which is no game of MinAtar: known are asterix,"),
         ("batches --games Pendulum-v1", "dqn cannot choose this environment's actions, which are continuous"),
+        (
+            "secondary-learner --games Pendulum-v1",
+            "dqn cannot choose this environment's actions, which are continuous",
+        ),
         ("scores --games CartPole-v1", "a2c-16 has a paper's values for Atari games (ALE/...) alone"),
     ],
 )

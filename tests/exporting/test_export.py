@@ -235,6 +235,17 @@ def test_a_network_of_the_users_own_is_named_for_the_loader(tmp_path: Path) -> N
     assert after.value(observation) == before.value(observation)
 
 
+def test_a_plug_in_is_named_with_its_package(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = json.loads((run / "config.json").read_text())
+    config["resolved"]["plugins"] = ["colorsys", "this_file"]
+    (run / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("veldt.exporting.card.plugin_distributions", {"colorsys": "veldt-colours"})
+    monkeypatch.setitem(sys.modules, "this_file", sys.modules[__name__])
+    card = (veldt.export(run, episodes=1, video=False, trust=True).path / "README.md").read_text()
+    assert "It needs the plug-in `colorsys` of the package `veldt-colours`, which veldt finds where" in card
+    assert "It needs the plug-in `this_file` (`--plugin`, or an import of it before `veldt.load`)." in card
+
+
 def test_the_video(run: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
     made = veldt.export(run, episodes=1)

@@ -19,7 +19,7 @@ from veldt.errors import NetworkError, UsageError
 from veldt.learning.optimiser import GroupedRule
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import OwnParts
-from veldt.networks.own_core import OwnCore, StateLayout
+from veldt.networks.own_core import OwnCore, StateLayout, where_reset
 from veldt.networks.recurrent import RecurrentForward, recurrent_size_of
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
@@ -318,3 +318,45 @@ def test_factories_that_return_no_core_are_refused() -> None:
     with pytest.raises(UsageError, match=r"core mine has no method initial_state\(batch\)"):
         OwnCore(nn.Linear(5, 4), 5, "core mine")
     assert np.isfinite(OwnCore(own_parts.GRU(5), 5, "core mine").units)
+
+
+class _Swapped(nn.Module):
+    """A core with a state of two tensors of one shape, which it returns in another order than it gets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(5, 4)
+
+    def initial_state(self, batch: int) -> dict[str, Any]:
+        return {"hidden": torch.zeros(batch, 4), "cell": (torch.ones(batch, 4),)}
+
+    def forward(self, features: Tensor, state: Any, reset: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        outputs = []
+        for features_B, reset_B in zip(features, reset, strict=True):
+            state = where_reset(reset_B, self.initial_state(len(reset_B)), state)
+            hidden, cell = self.cell(features_B, (state["hidden"], state["cell"][0]))
+            state = {"cell": (cell,), "hidden": hidden}
+            outputs.append(hidden)
+        return torch.stack(outputs), state
+
+
+def test_a_state_keeps_its_names_in_any_order() -> None:
+    """Over calls of one row, as while acting, a core computes what it computes over all rows at once."""
+    core, features, keep = OwnCore(_Swapped(), 5, "core mine"), torch.randn(6, 3, 5), torch.ones(6, 3, 1)
+    keep[3, 1] = 0.0
+    start = StateLayout(core.module.initial_state(3)).flat(core.module.initial_state(3))
+    together, last = core(features, start, keep)
+    state, rows = start, []
+    for t in range(6):
+        row, state = core(features[t : t + 1], state, keep[t : t + 1])
+        rows.append(row)
+    torch.testing.assert_close(torch.cat(rows), together)
+    torch.testing.assert_close(state, last)
+
+
+def test_a_nested_state_is_reset_for_some_envs() -> None:
+    initial = {"a": torch.zeros(2, 3), "b": [torch.zeros(2), (torch.zeros(2, 1, 2),)]}
+    state = {"b": [torch.ones(2), (torch.ones(2, 1, 2),)], "a": torch.ones(2, 3)}
+    found = where_reset(torch.tensor([True, False]), initial, state)
+    assert found["a"].tolist() == [[0.0] * 3, [1.0] * 3]
+    assert found["b"][0].tolist() == [0.0, 1.0] and found["b"][1][0].tolist() == [[[0.0, 0.0]], [[1.0, 1.0]]]

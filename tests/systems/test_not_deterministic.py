@@ -33,7 +33,7 @@ def test_resume_notices_an_environment_that_is_not_deterministic(
     notes = [
         event for event in RunDirectory.open(run.path).read_events()[before:] if event["kind"] == "resume"
     ]
-    told = [event["text"] for event in notes if "not deterministic" in event["text"]]
+    told = [event["text"] for event in notes if "has changed since, or is not deterministic" in event["text"]]
     assert len(told) == 3 and "env 0 " in told[0], notes
     # Each broken-off episode is begun anew, not scored: only whole games are in the list.
     lengths = [record.length for record in read_episodes(run.path)]

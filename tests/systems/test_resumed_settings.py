@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 import veldt
 from run_state import SMALL
+from veldt.runs.directory import RunDirectory
 
 
 def config(run: Path) -> Any:
@@ -49,3 +51,27 @@ def test_a_resume_with_fewer_steps_than_are_done(run: Path) -> None:
     assert config(run) == before
     # The number it was trained with is no request for fewer, by however little it was passed.
     assert veldt.resume(run, steps=64, quiet=True).reason == "steps"
+
+
+def test_a_resume_with_other_versions_says_so(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And goes on: `reproduce` names it as a cause."""
+    capsys.readouterr()
+    step = veldt.resume(run, steps=128).summary["steps"]
+    assert "since the run began" not in capsys.readouterr().err
+    written = config(run)
+    written["versions"] |= {"gymnasium": "0.1", "nosuch": "3"}
+    (run / "config.json").write_text(json.dumps(written))
+    veldt.resume(run, steps=192)
+    said = (
+        f"since the run began: gymnasium was 0.1 and is {gymnasium.__version__}; nosuch was 3 and is missing; what "
+        "follows may differ from what it would have been"
+    )
+    assert said in " ".join(capsys.readouterr().err.split())
+    directory = RunDirectory(run)
+    events = [
+        (event["step"], event["text"]) for event in directory.read_events() if event["kind"] == "versions"
+    ]
+    assert events == [(step, said)]
+    (run / "config.json").write_text(json.dumps(config(run) | {"versions": {}}))
+    result = veldt.reproduce(run, run_dir=run.with_name("again"), quiet=True)
+    assert "the run was resumed with other versions or on another processor" in str(result.cause)

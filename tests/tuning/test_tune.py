@@ -72,6 +72,8 @@ def test_the_best_trial_is_found_and_importances_are_shown(stands_with_page: Sta
     said = said_on(screen)
     assert "5 trials (5 done): the best is trial-004 with a score of 4" in said
     assert "Importances: " in said and (tmp_path / "out" / "importances.csv").exists()
+    assert "Of 5 trials they are mostly chance: take 50 or more." in said
+    assert "Of 5 trials they are mostly chance" in (tmp_path / "out" / "tune.html").read_text()
 
 
 def test_a_trial_below_the_median_is_pruned_and_its_run_is_kept(stands: Stands, tmp_path: Path) -> None:

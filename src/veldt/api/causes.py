@@ -16,6 +16,8 @@ from veldt.runs.machine import versions
 from veldt.runtime.devices import instruction_set
 from veldt.setting_text import flag
 
+VERSIONS = "versions"  # the kind of the event of a resume with other versions than the run began with
+
 
 def likely_cause(
     directory: RunDirectory,
@@ -30,7 +32,7 @@ def likely_cause(
         directory: the first run, with `stored` (its config.json), `summary`, and the configuration in config.json.
         code: with which it is trained again.
     """
-    known = [*_other_code(config, code), *_other_machine(stored), *_resumes(directory, stored, config)]
+    known = [*_other_code(config, code), *other_machine(stored), *_resumes(directory, stored, config)]
     if not known and summary.get("plan_digest") != plan_digest(config):
         known.append(
             "the first run ended with another plan than that of its config.json (plan_digest in summary.json): the "
@@ -49,7 +51,8 @@ def _other_code(config: TrainConfig, code: Admitted) -> Iterator[str]:
             yield _changed(f"--{part}", before, now)
 
 
-def _other_machine(stored: Mapping[str, Any]) -> Iterator[str]:
+def other_machine(stored: Mapping[str, Any]) -> Iterator[str]:
+    """Yields which versions, and whether the processor's instructions, are not those of a run's config.json."""
     before = stored.get("versions", {})
     now = versions(before)
     for name in sorted(before):
@@ -74,6 +77,8 @@ def _resumes(directory: RunDirectory, stored: Mapping[str, Any], config: TrainCo
     replays = {config.run.checkpoint_replay, *(str(values.get("checkpoint_replay")) for values in replaced)}
     if config.replay is not None and "resume" in kinds and "none" in replays:
         yield "the run was resumed with an empty replay buffer (--checkpoint-replay none)"
+    if VERSIONS in kinds:
+        yield "the run was resumed with other versions or on another processor (events.jsonl says which)"
     if "threads" in kinds:
         yield "the first run changed its number of training threads (events.jsonl says when)"
     if "restart" in kinds:

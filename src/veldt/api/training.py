@@ -171,8 +171,10 @@ def resume(
     with directory.lock():
         stored = read_stored_run(directory, choice, settings)
         options = RunOptions(cluster, quiet, loggers, callbacks)
-        opened = with_changes(directory, stored.request.given)
-        return run_system(stored.request, options, lambda _: opened, stored.checkpoint, stored.notes)
+        opened, notes = with_changes(directory, stored), [*stored.notes, stored.other_machine]
+        return run_system(
+            stored.request, options, lambda _: opened, stored.checkpoint, list(filter(None, notes))
+        )
 
 
 def list_recipes() -> dict[str, str]:

@@ -183,7 +183,8 @@ class Stepper:
             if difference is not None:
                 notes.append(
                     f"env {b} did not repeat its episode {slot.episode[t, b]} from its seed and actions "
-                    f"({difference}): the environment is not deterministic, so it begins a new episode"
+                    f"({difference}): the environment has changed since, or is not deterministic, so it begins a new "
+                    "episode"
                 )
         slot.stack(t, self._part)
         return notes

@@ -93,7 +93,10 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # a job is only itself: the key of its result
 class Measurement:
-    """One measurement: a command, of `veldt` or another `module`, that prints a JSON object. Else as `Training`."""
+    """One measurement: a command, of `veldt` or another `module`, that prints a JSON object. Else as `Training`.
+
+    `trains` is a training that is valid or not together with it.
+    """
 
     group: str
     words: tuple[str, ...]
@@ -102,6 +105,7 @@ class Measurement:
     x: float = float("nan")
     panel: str = ""
     cores: int = 0  # 0: all of the machine's
+    trains: Training | None = None
 
     @property
     def chart(self) -> str:

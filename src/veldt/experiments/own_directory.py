@@ -28,6 +28,7 @@ class OwnDirectory:
         asked: JSON values by name; a value may be an object of further values.
         name_in_messages: returns how messages call a value of `asked`: by its name, or by `name.inner name`.
         before: names of files that may be there before the command has begun.
+        may_grow: names of whole numbers in `asked` that may be larger later.
     """
 
     def __init__(
@@ -38,9 +39,11 @@ class OwnDirectory:
         asked: Mapping[str, Any],
         name_in_messages: Callable[[str], str],
         before: Collection[str] = (),
+        may_grow: Collection[str] = (),
     ) -> None:
         self.root, self._verb, self._noun, self._asked = root, verb, noun, asked
         self._name_in_messages, self._before = name_in_messages, {_LOCK, *before}
+        self._may_grow, self._has_grown = frozenset(may_grow), False
         self._path = root / f"{noun}.json"
         self._made: list[Path] = []
 
@@ -94,7 +97,7 @@ class OwnDirectory:
 
     def begin(self) -> None:
         """Notes what is asked, with which alone the directory can be continued from now on."""
-        if not self._path.exists():
+        if not self._path.exists() or self._has_grown:
             asked = strict_json.dumps(self._asked, indent=1).encode()
             write_atomically(self._path, asked, f"the settings of the {self._noun}", AGAIN)
 
@@ -119,7 +122,9 @@ class OwnDirectory:
     def _check_asked(self) -> None:
         before, now = _flat(self.read_json(self._path)), _flat(self._asked)
         for name in now | before:
-            if before.get(name) != now.get(name):
+            if name in self._may_grow and _is_larger(now.get(name), before.get(name)):
+                self._has_grown = True
+            elif before.get(name) != now.get(name):
                 made, asked_now = in_sentence(before.get(name)), in_sentence(now.get(name))
                 raise UsageError(
                     f"{self.root} was made with {self._name_in_messages(name)} {made}, and {asked_now} is asked now: "
@@ -134,3 +139,7 @@ def _flat(asked: Mapping[str, Any]) -> dict[str, Any]:
         inner = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else None
         values |= {name: value} if inner is None else inner
     return values
+
+
+def _is_larger(now: Any, before: Any) -> bool:
+    return isinstance(now, int) and isinstance(before, int) and now > before

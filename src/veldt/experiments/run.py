@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -140,5 +141,8 @@ def _envs(jobs: Sequence[Job]) -> list[str]:
 
 
 def _command(experiment: Experiment, request: Request, root: Path) -> str:
-    games = f" --games {' '.join(request.games)}" if request.games else ""
-    return f"veldt experiment {experiment.name} --scale {request.scale} --seeds {request.seeds}{games} --out {root}"
+    seeds = ("--seeds", str(request.seeds)) if experiment.repeats else ()
+    games = ("--games", *request.games) if request.games else ()
+    return shlex.join(
+        ("veldt", "experiment", experiment.name, "--scale", request.scale, *seeds, *games, "--out", str(root))
+    )

@@ -16,12 +16,13 @@ from veldt.runs.files import explained, write_atomically
 
 _SPEEDS = "speeds.json"
 _BEFORE = {_SPEEDS, "probe"}  # what a plan alone leaves
+_SEEDS = "seeds"
 
 
 class Workspace(OwnDirectory):
     """The directory `root` of an experiment.
 
-    experiment.json   the experiment's name and request, with which alone it can be continued
+    experiment.json   the experiment's name and request, with which alone it can be continued; or with more seeds
     runs/NAME         a run directory for each training
     measured/NAME.json  what each measurement has printed
     speeds.json       steps per second that were measured for the estimate
@@ -29,7 +30,7 @@ class Workspace(OwnDirectory):
 
     def __init__(self, root: Path, experiment: Experiment, request: Request) -> None:
         asked = {"experiment": experiment.name, **dataclasses.asdict(request), "games": list(request.games)}
-        super().__init__(root, "experiment", "experiment", asked, _name_in_messages, _BEFORE)
+        super().__init__(root, "experiment", "experiment", asked, _name_in_messages, _BEFORE, (_SEEDS,))
         self.request = request
         self.speeds_path = root / _SPEEDS
 
@@ -79,6 +80,15 @@ class Workspace(OwnDirectory):
 
     def _measured_path(self, job: Measurement) -> Path:
         return self.root / "measured" / f"{job.name}.json"
+
+
+def seeds_of(root: Path) -> int | None:
+    """Returns the number of seeds of the experiment in `root`; None if there is none, or if it cannot be read."""
+    try:
+        seeds = strict_json.loads((root / "experiment.json").read_bytes())[_SEEDS]
+    except (OSError, ValueError, KeyError, TypeError):  # `Workspace.open` says what is wrong with it
+        return None
+    return seeds if isinstance(seeds, int) and seeds > 0 else None
 
 
 def _name_in_messages(name: str) -> str:

@@ -18,6 +18,7 @@ from veldt.exporting.policy_graph import RESET
 from veldt.exporting.preprocessing_text import action_line, observation_lines
 from veldt.exporting.raw_observations import GraphArray
 from veldt.exporting.reproduction import training_command
+from veldt.registry import plugin_distributions
 from veldt.runs.own_names import AOT, CONFIG, GRAPHS, ONNX, TORCH, VIDEO, WEIGHTS
 from veldt.user_code.import_path import can_be_loaded
 
@@ -161,8 +162,13 @@ def _loading(agent: Agent) -> Iterator[str]:
             "where its module can be imported."
         )
     if config.plugins:
-        names = " and ".join(f"`{module}`" for module in config.plugins)
-        yield f"It needs the plug-in {names} (`--plugin`, or an import of it before `veldt.load`)."
+        for module in config.plugins:
+            package = plugin_distributions.get(module)
+            yield (
+                f"It needs the plug-in `{module}` of the package `{package}`, which veldt finds where it is installed."
+                if package
+                else f"It needs the plug-in `{module}` (`--plugin`, or an import of it before `veldt.load`)."
+            )
 
 
 def _graph(graph: Mapping[str, Sequence[GraphArray]], files: Sequence[str]) -> Iterator[str]:

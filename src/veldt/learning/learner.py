@@ -208,7 +208,10 @@ def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None
     try:
         parameters.load({name: torch.from_numpy(array) for name, array in weights.items()})
     except ARRAYS_DO_NOT_FIT as error:
-        raise CheckpointError(f"the checkpoint's weights do not fit this network: {_misfit(error)}") from None
+        raise CheckpointError(
+            f"the checkpoint's weights do not fit this network: {_misfit(error)}; the code of the network is not what "
+            "it was, or the environment's observations or actions have other shapes than those that the run began with"
+        ) from None
 
 
 def _misfit(error: Exception) -> str:

@@ -27,7 +27,9 @@ class StateLayout:
 
     def flat(self, state: Any) -> Tensor:
         """Returns float32 [B, size]."""
-        return torch.cat([tensor.reshape(tensor.shape[0], -1).float() for tensor in leaves(state)], -1)
+        return torch.cat(
+            [tensor.reshape(tensor.shape[0], -1).float() for tensor in leaves(state, self._example)], -1
+        )
 
     def nested(self, flat_BM: Tensor) -> Any:
         """Returns the state in the form of the example."""
@@ -36,14 +38,21 @@ class StateLayout:
         return _replaced(self._example, lambda: next(tensors))
 
 
-def leaves(state: Any) -> list[Tensor]:
-    """The tensors of a state, in order. Raises UsageError for anything else in it."""
+def leaves(state: Any, example: Any = None) -> list[Tensor]:
+    """The tensors of a state, in its order; where dictionaries of `example` have the same names, in the order of these.
+
+    Raises UsageError for anything else in the state.
+    """
     if isinstance(state, Tensor):
         return [state]
     if isinstance(state, dict):
-        return [tensor for part in state.values() for tensor in leaves(part)]
+        is_alike = isinstance(example, dict) and example.keys() == state.keys()
+        order = example if is_alike else dict.fromkeys(state)
+        return [tensor for name, like in order.items() for tensor in leaves(state[name], like)]
     if isinstance(state, tuple | list):
-        return [tensor for part in state for tensor in leaves(part)]
+        is_alike = isinstance(example, tuple | list) and len(example) == len(state)
+        alike = example if is_alike else [None] * len(state)
+        return [tensor for part, like in zip(state, alike, strict=True) for tensor in leaves(part, like)]
     raise UsageError(
         f"a recurrent state has a part of type {type(state).__name__}: it must consist of tensors [B, ...] in tuples, "
         "lists or dictionaries"
@@ -67,14 +76,16 @@ def initial_state(module: nn.Module, envs: int, subject: str) -> Any:
     return tried(f"{subject}'s initial_state", method, envs)
 
 
-def where_reset(reset_B: Tensor, initial: Tensor, state: Tensor) -> Tensor:
+def where_reset(reset_B: Tensor, initial: Any, state: Any) -> Any:
     """The initial state for envs that are reset, else the state; for use in a core.
 
     Args:
         reset_B: bool [B].
-        initial, state: [B, ...].
+        initial, state: a tensor [B, ...], or tuples, lists and dictionaries of such tensors, in the same form.
     """
-    return torch.where(reset_B.view(-1, *[1] * (state.ndim - 1)), initial, state)
+    pairs = zip(leaves(initial, state), leaves(state), strict=True)
+    chosen = iter([torch.where(reset_B.view(-1, *[1] * (now.ndim - 1)), first, now) for first, now in pairs])
+    return _replaced(state, lambda: next(chosen))
 
 
 class OwnCore(nn.Module):
@@ -126,7 +137,9 @@ class OwnCore(nn.Module):
                     f"{subject} returned {form_of(result)} for features {list(features.shape)}: it must return "
                     f"outputs [T, B, H], here [{_STEPS}, {_ENVS}, H], and the state after them"
                 )
-            if [tensor.shape for tensor in leaves(result[1])] != [tensor.shape for tensor in leaves(initial)]:
+            if [tensor.shape for tensor in leaves(result[1], initial)] != [
+                tensor.shape for tensor in leaves(initial)
+            ]:
                 raise UsageError(
                     f"{subject} returned the state {form_of(result[1])}: it must have the form of initial_state's, "
                     f"{form_of(initial)}"

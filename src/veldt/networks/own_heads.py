@@ -102,7 +102,9 @@ class OwnRecurrentModel(RecurrentNetwork):
         result = tried(own.subject("model"), module, example(own.spec), initial, reset)
         *outputs, state = result if isinstance(result, tuple) else (result,)
         _check_policy(own, tuple(outputs), (ROWS,))
-        if [tensor.shape for tensor in leaves(state)] != [tensor.shape for tensor in leaves(initial)]:
+        if [tensor.shape for tensor in leaves(state, initial)] != [
+            tensor.shape for tensor in leaves(initial)
+        ]:
             raise UsageError(
                 f"{own.subject('model')} returned the state {form_of(state)}: it must have the form of "
                 f"initial_state's, {form_of(initial)}, and be the last output"

@@ -20,7 +20,7 @@ from veldt.config.run_request import RunRequest
 from veldt.config.stored_config import to_dict
 from veldt.config.train_config import TrainConfig
 from veldt.config.versions import versions_for_run
-from veldt.errors import EnvError
+from veldt.errors import CheckpointError, EnvError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
@@ -199,6 +199,8 @@ def _drive(
             with stop_on_signals() as stop:
                 return run.run(stop)
     except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, CheckpointError):
+            raise  # another resume reads the same checkpoint
         if note := how_to_resume(directory.path):
             error.add_note(f"when the environment is mended, {note}" if isinstance(error, EnvError) else note)
             if isinstance(error, EnvError) and run_plan.config.envs.on_env_error == "stop":

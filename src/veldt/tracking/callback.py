@@ -17,7 +17,7 @@ class CallbackContext:
 
     Args:
         directory: of the run.
-        config: its settings as in config.json: nested, JSON values.
+        config: its settings, as under `resolved` in config.json: nested, JSON values.
 
     `step` is the number of agent steps so far; `metrics` the newest row of metrics by name (docs/metrics.md), empty
     before the first; `reason` why the run has stopped (see `veldt.Run`), None while it trains and after a failure.

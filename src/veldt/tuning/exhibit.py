@@ -18,6 +18,7 @@ from veldt.tuning.study import Trial, TrialState
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_MANY = 50  # trials, of which the best tenth are more than a few
 BEST = 5  # trials whose learning curves are drawn
 
 
@@ -33,7 +34,11 @@ def exhibit_of(
     if importances:
         drawings.append(_importances(importances))
         rows = [(flag(name), f"{share:.3f}") for name, share in importances.items()]
-        tables.append(Table("Importances", ("setting", "importance"), rows, "They add up to 1."))
+        tables.append(
+            Table(
+                "Importances", ("setting", "importance"), rows, f"They add up to 1. {caution(trials)}".strip()
+            )
+        )
     if best:
         curves = {run.job.group: _curve(run) for run in best}
         caption = f"Mean return of training over steps, of the best {counted(len(best), 'trial', 'trials')}."
@@ -102,6 +107,14 @@ def _points(one: Axes, trials: Sequence[Trial], x: Callable[[Trial], float]) -> 
         if shown:
             scores = [trial.score or 0.0 for trial in shown]
             one.scatter([x(trial) for trial in shown], scores, marker=marker, s=18, color="C0", label=state)
+
+
+def caution(trials: Sequence[Trial]) -> str:
+    """Returns a sentence on importances of few trials; "" of many."""
+    scored = sum(trial.state is TrialState.DONE for trial in trials)
+    if scored >= _MANY:
+        return ""
+    return f"Of {scored} trials they are mostly chance: take {_MANY} or more."
 
 
 def _importances(importances: Mapping[str, float]) -> Drawing:

@@ -17,7 +17,7 @@ from veldt.formatting import decimal, percent
 from veldt.runs.new_run import run_name
 from veldt.runtime.cores import allowed_cores
 from veldt.setting_text import flag, in_search
-from veldt.tuning.exhibit import BEST, exhibit_of, summary
+from veldt.tuning.exhibit import BEST, caution, exhibit_of, summary
 from veldt.tuning.jobs import choose_jobs
 from veldt.tuning.request import TuneRequest, name_in_messages
 from veldt.tuning.screen import SearchScreen
@@ -157,7 +157,7 @@ def _print_best(request: TuneRequest, study: Study, console: Console) -> None:
         console.print(table)
     if importances:
         shares = ", ".join(f"{flag(name)} {percent(share)}" for name, share in importances.items())
-        console.print(f"\nImportances: {shares}", highlight=False, soft_wrap=True)
+        console.print(f"\nImportances: {shares}. {caution(trials)}".rstrip(), highlight=False, soft_wrap=True)
     if ranked:
         console.print("\nTrain the best with other seeds:", highlight=False)
         console.print(f"  {request.command_with_seeds(ranked[0].values)}\n", highlight=False, soft_wrap=True)

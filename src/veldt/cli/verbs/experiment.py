@@ -24,7 +24,8 @@ class ExperimentArguments:
     scale: Literal["small", "paper"] = "small"
     """small: quick environments and short runs; paper: the paper's environments and steps."""
     seeds: int | None = None
-    """Seeds of each run; if not given, the experiment's own number."""
+    """Seeds of each run; more than before adds runs. If not given, as before in this directory, or the experiment's own
+    number."""
     games: tuple[str, ...] = ()
     """Environments in place of the experiment's: names of Atari games (Pong), or ids."""
     budget: float | None = None
@@ -54,6 +55,7 @@ def experiment(arguments: list[str]) -> str:
     from veldt.experiments.experiment import Request
     from veldt.experiments.planning.games import resolved
     from veldt.experiments.run import run_experiment
+    from veldt.experiments.workspace import seeds_of
     from veldt.tracking.console import output_console
 
     chosen = EXPERIMENTS[asked.name]
@@ -61,9 +63,9 @@ def experiment(arguments: list[str]) -> str:
         raise UsageError(
             f"--seeds has no effect: {chosen.name} measures speed, once for each arrangement; leave it out"
         )
-    small, papers = chosen.seeds
-    seeds = asked.seeds or (small if asked.scale == "small" else papers)
     root = asked.out or Path("experiments") / f"{chosen.name}-{asked.scale}"
+    small, papers = chosen.seeds
+    seeds = asked.seeds or seeds_of(root) or (small if asked.scale == "small" else papers)
     page = run_experiment(
         chosen,
         Request(asked.scale, seeds, resolved(asked.games, chosen.env_of)),
@@ -79,12 +81,13 @@ def _listed() -> str:
     from rich.table import Table
 
     from veldt.experiments.catalogue import EXPERIMENTS
+    from veldt.formatting import MISSING
     from veldt.tracking.console import output_console
 
     console = output_console(file=io.StringIO())
     table = Table("experiment", "source", "what it shows", "hours, small", box=None)
     for one in EXPERIMENTS.values():
-        hours = f"{one.hours:.2g}" if math.isfinite(one.hours) else ""
+        hours = f"{one.hours:.2g}" if math.isfinite(one.hours) else MISSING
         table.add_row(one.name, one.source, one.shows, hours)
     console.print(table)
     assert isinstance(console.file, io.StringIO)

@@ -110,5 +110,6 @@ def _replay(
     if abs(sum(scores) - record.score) > rounding:
         raise VeldtError(
             f"episode {episode} scored {record.score:g} in training and {sum(scores):g} when replayed: "
-            f"the environment {agent.source.name} is not deterministic, so its episodes cannot be replayed"
+            f"the environment {agent.source.name} has changed since, or is not deterministic, so that the episode "
+            "cannot be replayed"
         )

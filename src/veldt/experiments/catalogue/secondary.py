@@ -9,7 +9,7 @@ import numpy as np
 
 from veldt.experiments.catalogue.common import SMALL_ENV, STOOKE
 from veldt.experiments.catalogue.verdicts import comparison, falls_short, keeps
-from veldt.experiments.experiment import Experiment, Measurement, Request
+from veldt.experiments.experiment import Experiment, Measurement, Request, Training
 from veldt.experiments.figures import Exhibit, Line, Table, lines, mean_of_curves, number
 from veldt.experiments.results import Results, interval
 
@@ -33,6 +33,9 @@ def _jobs(request: Request) -> list[Measurement]:
             x=seed,
             panel=env,
             cores=1,
+            trains=Training(
+                group="", recipe="dqn", env=env, seed=seed, settings={"steps": steps, **settings}
+            ),
         )
         for env in request.envs(SMALL_ENV if request.is_small else "ALE/Breakout-v5")
         for first, second in _PAIRS

@@ -20,7 +20,8 @@ class Logger(Protocol):
     """
 
     def log_config(self, config: Mapping[str, Any]) -> None:
-        """Called once, before the first row, with the settings of the run as in config.json: nested, JSON values."""
+        """Called once, before the first row, with the settings of the run: nested JSON values, as under `resolved` in
+        config.json."""
         return None
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
