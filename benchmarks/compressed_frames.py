@@ -22,8 +22,8 @@ import numpy as np
 
 from veldt.algorithms.base import OffPolicy
 from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
-from veldt.envs.env import StepperSettings
 from veldt.envs.source import resolve
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Rows, row_layouts
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings

@@ -29,7 +29,7 @@ import veldt
 from veldt.agent import Agent
 from veldt.api import reproducing
 from veldt.cli.verbs import watch
-from veldt.envs.env import make_step_env
+from veldt.envs.step_env import make_step_env
 from veldt.errors import VeldtError
 from veldt.evaluation import rendered_env
 from veldt.report import write_report

@@ -35,7 +35,7 @@ from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runtime.devices import accelerator_name, choose_device
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 from veldt.systems.planning.run_plan import make_run_plan
 
 LIMIT_S = 8 * 60  # no measurement begins after it

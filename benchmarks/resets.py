@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from veldt.envs.env import make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
+from veldt.envs.step_env import make_step_env
 
 ROWS = 6_000
 

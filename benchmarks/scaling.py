@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from scaling_machines import BREAKOUT, CARTPOLE, CORES, GPU, P100, SOURCES, WIRE, Device, costs
-from scaling_model import Chain, Line, line_through, predicted, saturation
+from scaling_model import Chain, LinearCost, line_through, predicted, saturation
 from scaling_systems import Costs, apex, asynchronous, ga3c, gorila, impala, synchronous
 
 HERE = Path(__file__).parent
@@ -63,7 +63,7 @@ def published_table(found: dict[str, Any]) -> Iterator[str]:
     on_policy = replace(costs(found, "a3c", "a2c", device=P100), simulate=core)
     values = costs(found, "dqn", "dqn", device=P100)
     # Neither dueling nor double: 30 million a pass, and four passes. A bundle of Gorila without its server is the unit.
-    plain = replace(values, simulate=core, update_at=Line(P100.update_s, 4 * 30e6 / P100.flops))
+    plain = replace(values, simulate=core, update_at=LinearCost(P100.update_s, 4 * 30e6 / P100.flops))
     dqn = [chain for chain in gorila(plain, 1, 4, width=4) if chain[0].name != "parameter shards"]
 
     hours = 50e6 / 3600  # table 2 has those of 50 million steps
@@ -80,7 +80,7 @@ def published_table(found: dict[str, Any]) -> Iterator[str]:
         (
             "IMPALA's learner, a P100: 250,000 frames",
             62_500,
-            impala(replace(on_policy, infer=Line(0, 0)), 1, 10**6),
+            impala(replace(on_policy, infer=LinearCost(0, 0)), 1, 10**6),
         ),
     ]
     for name, published, chains in rows:

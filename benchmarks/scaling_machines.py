@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scaling_model import Line, line_through
+from scaling_model import LinearCost, line_through
 from scaling_systems import Costs
 
 BREAKOUT, CARTPOLE = "ALE/Breakout-v5", "CartPole-v1"
@@ -43,8 +43,8 @@ class Device:
 
 GPU = Device(flops=8e12)
 P100 = Device(flops=2e12, carry=10e9, link=20e9)
-MESSAGE = Line(280e-6, 1 / 300e6)
-WIRE = Line(20e-6, 1 / 10e9)
+MESSAGE = LinearCost(280e-6, 1 / 300e6)
+WIRE = LinearCost(20e-6, 1 / 10e9)
 SOURCES = {
     "P100, effective": (
         "2 TFLOP/s",
@@ -87,7 +87,10 @@ def costs(
     reduce: Callable[[float, float], float] = lambda count, learners: summed(count) if learners > 1 else 0.0  # noqa: E731
     if device is not None:
         of_row = _FLOPS[network] / device.flops
-        at, update_at = Line(device.infer_s, of_row), Line(device.update_s, _PASSES[algorithm] * of_row)
+        at, update_at = (
+            LinearCost(device.infer_s, of_row),
+            LinearCost(device.update_s, _PASSES[algorithm] * of_row),
+        )
         carry = lambda count: count / device.carry  # noqa: E731
         reduce = functools.partial(_ring, device)
     step = _FRAME + 50 if env == BREAKOUT else 70

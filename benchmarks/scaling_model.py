@@ -19,7 +19,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearCost:
     """Seconds of something of a size."""
 
     fixed: float
@@ -29,18 +29,18 @@ class Line:
         return self.fixed + self.each * number
 
 
-def line_through(points: Sequence[tuple[float, float]]) -> Line:
+def line_through(points: Sequence[tuple[float, float]]) -> LinearCost:
     """Of least squared relative errors, neither part below 0; through the origin where all points are of one size."""
     number_N, seconds_N = np.array(points, float).T
     if len(set(number_N)) > 1:
         rows_N2 = np.stack([1 / seconds_N, number_N / seconds_N], axis=1)
         fixed, each = np.linalg.lstsq(rows_N2, np.ones(len(points)), rcond=None)[0]
         if fixed >= 0 and each >= 0:
-            return Line(float(fixed), float(each))
+            return LinearCost(float(fixed), float(each))
         if each < 0:
-            return Line(float(seconds_N.mean()), 0.0)
+            return LinearCost(float(seconds_N.mean()), 0.0)
     ratio_N = number_N / seconds_N
-    return Line(0.0, float(ratio_N.sum() / (ratio_N**2).sum()))
+    return LinearCost(0.0, float(ratio_N.sum() / (ratio_N**2).sum()))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from scaling_model import Chain, Line, Station, alternating
+from scaling_model import Chain, LinearCost, Station, alternating
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,18 @@ class Costs:
     """
 
     simulate: float
-    infer: Line
-    update: Line
-    infer_at: Line
-    update_at: Line
+    infer: LinearCost
+    update: LinearCost
+    infer_at: LinearCost
+    update_at: LinearCost
     reduce: Callable[[float, float], float]
     carry: Callable[[float], float]
-    edges: Mapping[str, Line]
+    edges: Mapping[str, LinearCost]
     parameters: int
     step_bytes: float
     row_bytes: float
 
-    def __getitem__(self, edge: str) -> Line:
+    def __getitem__(self, edge: str) -> LinearCost:
         return self.edges[edge]
 
     @property

@@ -25,8 +25,8 @@ _NO_CLEANRL = "CleanRL (--cleanrl CLONE not given)"
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line of the table: veldt's figure, the peer's, and their ratio (inverted where less is better)."""
+class TableRow:
+    """One row of the table: veldt's figure, the peer's, and their ratio (inverted where less is better)."""
 
     what: str
     veldt: float
@@ -39,30 +39,32 @@ class Line:
         return self.veldt / self.theirs
 
 
-def atari(seconds: int, cleanrl: Path | None) -> list[Line]:
+def atari(seconds: int, cleanrl: Path | None) -> list[TableRow]:
     """Steps delivered network-ready, without inference."""
     bench = veldt("bench", "sampling", "--seconds", str(seconds), "--json")["metrics"]
     ours = bench["simulate, network-ready, no inference"]["sps"]
     bare = peer("envpool", "ale_bare.py", "--seconds", str(seconds))["sps"]
     cores = len(os.sched_getaffinity(0))
-    lines = [Line("native Atari, Breakout", ours, f"{cores} x bare ALEInterface loop", cores * bare)]
+    rows = [TableRow("native Atari, Breakout", ours, f"{cores} x bare ALEInterface loop", cores * bare)]
     for pool in ("envpool-sync", "envpool-async", "ale-vector"):
         theirs = peer("envpool", "atari_pools.py", "--pool", pool, "--seconds", str(seconds))["sps"]
-        lines.append(Line("native Atari, Breakout", ours, pool, theirs))
+        rows.append(TableRow("native Atari, Breakout", ours, pool, theirs))
     partial = peer(
         "envpool", "atari_pools.py", "--pool", "ale-vector", "--batch", "8", "--seconds", str(seconds)
     )
-    lines.append(Line("native Atari, Breakout", ours, "ale-vector, partial batches", partial["sps"]))
+    rows.append(TableRow("native Atari, Breakout", ours, "ale-vector, partial batches", partial["sps"]))
     both = bench["sampling"]
-    lines.append(
-        Line("sampling with A3C-Net, alternating", both["sps"], both["limit"], both["sps"] / both["of_limit"])
+    rows.append(
+        TableRow(
+            "sampling with A3C-Net, alternating", both["sps"], both["limit"], both["sps"] / both["of_limit"]
+        )
     )
-    return lines
+    return rows
 
 
-def cartpole_workers(seconds: int, cleanrl: Path | None) -> list[Line]:
+def cartpole_workers(seconds: int, cleanrl: Path | None) -> list[TableRow]:
     """Worker processes on an environment of a few microseconds, where the hand-over is everything."""
-    lines = []
+    rows = []
     for envs in (16, 64):
         arguments = ("--env", "CartPole-v1", "--recipe", "ppo", "--num-envs", str(envs))
         bench = veldt(
@@ -70,11 +72,11 @@ def cartpole_workers(seconds: int, cleanrl: Path | None) -> list[Line]:
         )
         ours = bench["metrics"]["simulate, network-ready, no inference"]["sps"]
         theirs = peer("envpool", "cartpole_async.py", "--num-envs", str(envs), "--seconds", str(seconds))
-        lines.append(Line(f"CartPole-v1, worker processes, {envs}", ours, "AsyncVectorEnv", theirs["sps"]))
-    return lines
+        rows.append(TableRow(f"CartPole-v1, worker processes, {envs}", ours, "AsyncVectorEnv", theirs["sps"]))
+    return rows
 
 
-def a2c(seconds: int, cleanrl: Path | None) -> list[Line]:
+def a2c(seconds: int, cleanrl: Path | None) -> list[TableRow]:
     """A2C on Breakout, 16 x 5, A3C-Net."""
     ours = train("a2c", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 3000))["steps_per_second"]
     plain = best("envpool", "plain_a2c.py", "--seconds", str(seconds))
@@ -83,26 +85,26 @@ def a2c(seconds: int, cleanrl: Path | None) -> list[Line]:
         for vector in ("dummy", "subproc")
     )
     return [
-        Line("A2C, Breakout, 16 x 5", ours, "plain PyTorch on EnvPool", plain),
-        Line("A2C, Breakout, 16 x 5", ours, "SB3", sb3),
+        TableRow("A2C, Breakout, 16 x 5", ours, "plain PyTorch on EnvPool", plain),
+        TableRow("A2C, Breakout, 16 x 5", ours, "SB3", sb3),
     ]
 
 
-def ppo(seconds: int, cleanrl: Path | None) -> list[Line]:
+def ppo(seconds: int, cleanrl: Path | None) -> list[TableRow]:
     """PPO on Breakout, 8 x 128, 4 epochs of 4 minibatches, DQN-Net on 84x84."""
     settings = "--network dqn --preprocessing 84x84 --num-envs 8 --batch-size 1024 --epochs 4 --minibatches 4"
     ours = train("ppo", "--env", "ALE/Breakout-v5", "--steps", str(seconds * 800), *settings.split())[
         "steps_per_second"
     ]
     if cleanrl is None:
-        return [Line("PPO, Breakout, 8 x 128", ours, _NO_CLEANRL, float("nan"))]
+        return [TableRow("PPO, Breakout, 8 x 128", ours, _NO_CLEANRL, float("nan"))]
     source = str(cleanrl / "cleanrl" / "ppo_atari_envpool.py")
     steps = str(max(5, seconds) * 1024)
     theirs = best("envpool", "cleanrl_ppo.py", "--steps", steps, "--source", source)
-    return [Line("PPO, Breakout, 8 x 128", ours, "CleanRL ppo_atari_envpool", theirs)]
+    return [TableRow("PPO, Breakout, 8 x 128", ours, "CleanRL ppo_atari_envpool", theirs)]
 
 
-def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
+def dqn(seconds: int, cleanrl: Path | None) -> list[TableRow]:
     """DQN on Breakout once it learns: batch 32, each step used 8 times, DQN-Net on 84x84, Adam, ε at its end.
 
     veldt has its recipe's 16 envs, 4 steps of each and then 16 updates, and bf16 where that measures faster.
@@ -132,15 +134,15 @@ def dqn(seconds: int, cleanrl: Path | None) -> list[Line]:
     }
     print(sb3, file=sys.stderr)
     name, theirs = max(sb3.items(), key=lambda item: item[1])
-    lines = [Line(what, ours, name, theirs)]
+    rows = [TableRow(what, ours, name, theirs)]
     if cleanrl is None:
-        return [*lines, Line(what, ours, _NO_CLEANRL, float("nan"))]
+        return [*rows, TableRow(what, ours, _NO_CLEANRL, float("nan"))]
     source = str(cleanrl / "cleanrl" / "dqn_atari.py")
     theirs = best("sb3", "cleanrl_dqn.py", "--source", source, *arguments)
-    return [*lines, Line(what, ours, "CleanRL dqn_atari, 1 env", theirs)]
+    return [*rows, TableRow(what, ours, "CleanRL dqn_atari, 1 env", theirs)]
 
 
-def cartpole_time(seconds: int, cleanrl: Path | None) -> list[Line]:
+def cartpole_time(seconds: int, cleanrl: Path | None) -> list[TableRow]:
     """Seconds from process start to a mean of 475 over 100 episodes, median of 5 seeds."""
     ours, theirs = [], []
     for seed in range(1, 6):
@@ -149,10 +151,12 @@ def cartpole_time(seconds: int, cleanrl: Path | None) -> list[Line]:
         theirs.append(peer("sb3", "sb3_ppo_cartpole.py", "--seed", str(seed))["solved_after"] or float("inf"))
     print("veldt", [f"{s:.1f}" for s in ours], "SB3", [f"{s:.1f}" for s in theirs], file=sys.stderr)
     medians = statistics.median(ours), statistics.median(theirs)
-    return [Line("PPO, CartPole-v1, seconds to 475", medians[0], "SB3, RL Zoo settings", medians[1], True)]
+    return [
+        TableRow("PPO, CartPole-v1, seconds to 475", medians[0], "SB3, RL Zoo settings", medians[1], True)
+    ]
 
 
-ROWS: dict[str, Callable[[int, Path | None], list[Line]]] = {
+ROWS: dict[str, Callable[[int, Path | None], list[TableRow]]] = {
     "atari": atari,
     "workers": cartpole_workers,
     "a2c": a2c,
@@ -177,19 +181,19 @@ def main() -> None:
         parser.error(
             f"--cleanrl is {asked.cleanrl}: it must be a clone of CleanRL, with cleanrl/dqn_atari.py in it"
         )
-    lines: list[Line] = []
+    rows: list[TableRow] = []
     print("| what | veldt | peer or limit | theirs | ratio |\n| --- | --- | --- | --- | --- |")
     for name in asked.rows:
         if name not in ROWS:
             parser.error(f"no row '{name}': known are {', '.join(ROWS)}")
         print(f"measuring {name} ...", file=sys.stderr)
-        for line in ROWS[name](asked.seconds, asked.cleanrl):
-            decimals = 1 if line.less_is_better else 0
-            metrics = f"{line.veldt:,.{decimals}f} | {line.peer} | {line.theirs:,.{decimals}f}"
-            print(f"| {line.what} | {metrics} | {line.ratio:.2f} |", flush=True)
-            lines.append(line)
+        for row in ROWS[name](asked.seconds, asked.cleanrl):
+            decimals = 1 if row.less_is_better else 0
+            metrics = f"{row.veldt:,.{decimals}f} | {row.peer} | {row.theirs:,.{decimals}f}"
+            print(f"| {row.what} | {metrics} | {row.ratio:.2f} |", flush=True)
+            rows.append(row)
     if asked.out:
-        asked.out.write_text(json.dumps([vars(line) | {"ratio": line.ratio} for line in lines], indent=1))
+        asked.out.write_text(json.dumps([vars(row) | {"ratio": row.ratio} for row in rows], indent=1))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,9 @@ from unittest import mock
 
 import pytest
 
+from fork_servers import env_context
 from veldt.registry import _registries
-from veldt.runtime.processes import PRELOAD_ROLES, forkserver
+from veldt.runtime.processes import PRELOAD_ROLES
 from veldt.user_code import attribution
 
 HERE = str(Path(__file__).parent)
@@ -55,7 +56,7 @@ def warm_forkserver() -> None:
 
     Without it, each role of each run would spend two seconds of a core on importing torch.
     """
-    forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari", *PRELOAD_ROLES])
+    env_context(*PRELOAD_ROLES)
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n+)?^```python(?P<title>[^\n]*)\n(?P<code>.*?)^```$",

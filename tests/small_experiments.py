@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
-
-from rich.console import Console
 
 from veldt.experiments.experiment import Experiment, Job, Measurement, Request
 from veldt.experiments.figures import Exhibit, Table, learning_curves
@@ -43,12 +40,3 @@ def experiment(
         differs=lambda _: ["All."],
         **more,
     )
-
-
-def console() -> Console:
-    return Console(file=io.StringIO(), width=200)
-
-
-def said_on(screen: Console) -> str:
-    assert isinstance(screen.file, io.StringIO)
-    return screen.file.getvalue()

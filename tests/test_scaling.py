@@ -15,8 +15,8 @@ try:
     model, systems = (importlib.import_module(f"scaling_{name}") for name in ("model", "systems"))
 finally:
     sys.path.pop()
-Line, Station = model.Line, model.Station
-_FREE = Line(0.0, 0.0)
+LinearCost, Station = model.LinearCost, model.Station
+_FREE = LinearCost(0.0, 0.0)
 _EDGES = (
     "publish", "pull", "hand over", "take", "add", "draw", "renew", "store", "rule", "request", "reply", "wake",
     "message",
@@ -25,10 +25,10 @@ _EDGES = (
 # an update 2 ms and 0.01 ms a row there. Everything else is free until a test says otherwise.
 COSTS = systems.Costs(
     simulate=1e-3,
-    infer=Line(1e-3, 1e-4),
-    update=Line(0.0, 1e-3),
-    infer_at=Line(2e-4, 0.0),
-    update_at=Line(2e-3, 1e-5),
+    infer=LinearCost(1e-3, 1e-4),
+    update=LinearCost(0.0, 1e-3),
+    infer_at=LinearCost(2e-4, 0.0),
+    update_at=LinearCost(2e-3, 1e-5),
     reduce=lambda count, learners: 0.0,
     carry=lambda count: 0.0,
     edges=dict.fromkeys(_EDGES, _FREE),
@@ -60,7 +60,7 @@ def test_lines_go_through_their_points_and_never_below_nothing() -> None:
     for fixed, each in rng.uniform(1e-6, 1e-3, (20, 2)):
         line = model.line_through([(n, fixed + each * n) for n in (1, 7, 300)])
         assert (line.fixed, line.each) == pytest.approx((fixed, each), rel=1e-6)
-    assert model.line_through([(4, 2.0)]) == Line(0.0, 0.5)
+    assert model.line_through([(4, 2.0)]) == LinearCost(0.0, 0.5)
     assert model.line_through([(1, 1.0), (10, 20.0)]).fixed == 0.0  # steeper than through the origin
     assert model.line_through([(1, 3.0), (10, 1.0)]).each == 0.0
 
@@ -71,7 +71,7 @@ def test_alternating_groups_hide_the_quicker_of_simulation_and_inference() -> No
     chains = systems.synchronous(COSTS, 1, 4)
     found = model.predicted(chains)
     assert found.sps == pytest.approx(1 / (0.25e-3 + 16.25e-6)) and found.binds == "envs"
-    slow = dataclasses.replace(COSTS, infer_at=Line(0.032, 0.0))  # 1 ms a row: now the envs are hidden
+    slow = dataclasses.replace(COSTS, infer_at=LinearCost(0.032, 0.0))  # 1 ms a row: now the envs are hidden
     assert model.predicted(systems.synchronous(slow, 1, 4)).sps == pytest.approx(1 / (1e-3 + 16.25e-6))
 
 
@@ -84,7 +84,7 @@ def test_synchronous_learners_pay_for_each_all_reduce_and_each_epoch() -> None:
 
 
 def test_the_store_binds_when_more_learners_update_than_it_has_chunks() -> None:
-    costly = with_edges(store=Line(0.0, 1e-4))  # 0.1 s for 1,000 parameters
+    costly = with_edges(store=LinearCost(0.0, 1e-4))  # 0.1 s for 1,000 parameters
     # 100 units of one worker: 80 rows an update. Three at once: 3 x 80 rows in 0.1 s.
     found = model.predicted(systems.asynchronous(costly, 100, 100))
     assert found.sps == pytest.approx(2400) and found.binds == "store's chunks"
@@ -107,7 +107,7 @@ def test_apex_uses_each_step_training_intensity_times() -> None:
 
 
 def test_shards_divide_the_samples_and_messages_bind_where_bytes_are_expensive() -> None:
-    costly = with_edges(draw=Line(0.0, 1e-4), message=Line(0.0, 1e-6))
+    costly = with_edges(draw=LinearCost(0.0, 1e-4), message=LinearCost(0.0, 1e-6))
     # 8 uses of 0.1 ms are 0.8 ms a step of a shard: four make 5,000.
     assert model.predicted(systems.apex(costly, 1, 10**5)).sps == pytest.approx(5000)
     # By messages a step is 800 bytes eight times, 6.4 ms, at the learner.
@@ -116,18 +116,18 @@ def test_shards_divide_the_samples_and_messages_bind_where_bytes_are_expensive()
 
 
 def test_parameter_shards_share_the_rule_and_not_the_messages() -> None:
-    costly = with_edges(rule=Line(0.0, 1e-3))  # a second for all parameters; an update for 64 steps
+    costly = with_edges(rule=LinearCost(0.0, 1e-3))  # a second for all parameters; an update for 64 steps
     for shards in (1, 4):
         found = model.predicted(systems.gorila(costly, 0, 10**4, shards=shards))
         assert found.sps == pytest.approx(64 * shards) and found.binds == "parameter shards"
-    messages = with_edges(message=Line(1.0, 0.0))  # one to and one from each shard, each shard's own
+    messages = with_edges(message=LinearCost(1.0, 0.0))  # one to and one from each shard, each shard's own
     for shards in (1, 4):
         found = model.predicted(systems.gorila(messages, 0, 10**4, shards=shards, by_ray=True))
         assert found.sps == pytest.approx(32)
 
 
 def test_ga3c_is_bounded_by_its_model_s_process() -> None:
-    costly = with_edges(reply=Line(1.28e-3, 0.0))
+    costly = with_edges(reply=LinearCost(1.28e-3, 0.0))
     # 128 requests at once: 10 us each, and 0.2 ms / 128 to launch; an update's launch 2.2 ms / 80.
     found = model.predicted(systems.ga3c(costly, 1000))
     assert (

@@ -18,7 +18,8 @@ from veldt.networks.own import NO_PARTS
 from veldt.recipes import find
 from veldt.recipes.configure import configure
 from veldt.recipes.overrides import with_settings
-from veldt.setting_metadata import as_words, check_type
+from veldt.setting_metadata import check_type
+from veldt.setting_text import as_words
 
 Level = Literal["low", "high"]
 

@@ -12,7 +12,7 @@ from generate.figures import FIGURES
 from generate.known import ALGORITHM_SETTINGS, SYSTEM_SETTINGS
 from generate.parts import Parts, table
 from veldt.recipes import RECIPES, Recipe, cell, plain_recipes, reasons
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 PAGES = Path(__file__).parents[1] / "recipes"
 INDEX = PAGES / "README.md"

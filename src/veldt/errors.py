@@ -75,6 +75,12 @@ class PeerLostError(RuntimeError):
     """A peer process has died, or did not connect in time: the cause of the failure is not in this process."""
 
 
+# What code that restores state raises where a value is not one that veldt stores there.
+NOT_AS_STORED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+# What copying stored arrays into a run's own raises if they have other names, shapes or types.
+ARRAYS_DO_NOT_FIT = (KeyError, RuntimeError, TypeError, ValueError)
+
+
 class CheckpointError(VeldtError):
     """A checkpoint is missing, truncated, altered, or belongs to another run."""
 

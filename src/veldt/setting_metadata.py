@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 import numbers
 import operator
 import os
-import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -19,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from veldt.errors import UsageError, did_you_mean
+from veldt.setting_text import flag, shown
 
 _FIELDS = "__dataclass_fields__"  # what every dataclass has
 # Types of values that a flag can have, and what messages call a value of each.
@@ -30,7 +29,6 @@ _DESCRIBED = {
     type(None): "None",
 }
 TOO_LARGE = 1 << 63  # for the sizes and counters of torch and numpy
-_LARGEST_SHOWN = 10**40
 PATH = str | os.PathLike[str]  # what a path may be given as
 
 
@@ -96,22 +94,6 @@ def schedule(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
-
-
-def flag(name: str) -> str:
-    """Returns the command-line flag of a setting."""
-    return "--" + name.replace("_", "-")
-
-
-def as_words(name: str, value: Any) -> list[str]:
-    """Returns a setting with its value as words of a command."""
-    if isinstance(value, bool):
-        return [flag(name) if value else flag(f"no_{name}")]
-    if isinstance(value, list | tuple):
-        return [flag(name), *map(str, value)]
-    if isinstance(value, Mapping):
-        return [flag(name), json.dumps(value)]
-    return [flag(name), "none" if value is None else str(value)]
 
 
 def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:
@@ -241,16 +223,6 @@ def as_python(value: Any) -> Any:
         with contextlib.suppress(OverflowError):  # such as Fraction(10**400)
             return float(value)
     return value
-
-
-def shown(value: Any) -> str:
-    """Returns what messages call a value."""
-    if isinstance(value, int) and abs(value) > _LARGEST_SHOWN:
-        return f"a number of {int(math.log10(abs(value))) + 1:,} digits"
-    try:
-        return repr(value)
-    except ValueError:  # Python writes no number of more than 4,300 digits
-        return f"a {type(value).__name__} with a number of more than {sys.get_int_max_str_digits():,} digits"
 
 
 def _union_of(hint: Any) -> tuple[Any, ...]:

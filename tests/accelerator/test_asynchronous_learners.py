@@ -18,7 +18,7 @@ from roles import Alone, System
 
 from run_state import SMALL_REPLAYED, assert_same
 from runs import ON_POLICY
-from veldt.exchange.central_store import PARAMETERS
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.learning.learner import Learner
 from veldt.sampling.sampler import Sampler
 from veldt.systems.asynchronous.graph import _AsynchronousLearner

@@ -11,11 +11,11 @@ import torch
 from imitation import recorded
 
 from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
-from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.sampling.observations import slot_observations
 from veldt.sampling.unrolls import Unrolls, unroll_layouts
 

@@ -19,7 +19,8 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Algorithm
 from veldt.algorithms.ddpg import DDPG, DDPGConfig
 from veldt.envs.spec import ActionSpec
-from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreClient, CentralStoreSpec, Chunk
+from veldt.exchange.central_store import CentralStore, CentralStoreClient, CentralStoreSpec, Chunk
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.learning.optimiser import GroupedRule
 from veldt.networks.flat import FlatParameters

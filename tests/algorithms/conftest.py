@@ -1,16 +1,3 @@
-"""One thread: sums are then the same on every machine, and small tensors are quicker so."""
+"""All tests here run on one thread; see `one_thread`."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+from one_thread import one_thread as one_thread

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import ActionSpec
 
@@ -54,3 +56,7 @@ def transitions(rng: np.random.Generator, rows: int, noise: int = 0) -> Transiti
 def same(noises: list[Tensor | None], expected: list[Tensor]) -> bool:
     pairs = zip(noises, expected, strict=True)
     return all(noise is not None and torch.equal(noise, other) for noise, other in pairs)
+
+
+def dqn(**settings: Any) -> DQN:
+    return DQN(DQNConfig(**settings), DISCRETE)

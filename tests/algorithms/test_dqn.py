@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from q_tables import ACTIONS, DISCRETE, Table, same, table, transitions
-
-from veldt.algorithms.dqn import DQN, DQNConfig
+from q_tables import ACTIONS, Table, dqn, same, table, transitions
 
 ROWS = 12
 DOUBLE = pytest.mark.parametrize("double", [False, True], ids=["plain", "double"])
-
-
-def dqn(**settings: Any) -> DQN:
-    return DQN(DQNConfig(**settings), DISCRETE)
 
 
 @given(seed=st.integers(0, 2**32 - 1), double=st.booleans())

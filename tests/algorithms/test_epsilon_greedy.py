@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from q_tables import ACTIONS, DISCRETE, Table
+from q_tables import ACTIONS, DISCRETE, Table, dqn
 from torch import Tensor
 
 from veldt.algorithms.c51 import Rainbow, RainbowConfig
-from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.dqn import DQN
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.networks.build import build_torso
@@ -23,10 +23,6 @@ STEPS, WIDTH, BEST = 2500, 8, 2
 LONG_AGO = 10**9
 # Where action 2 is the best, whatever is seen.
 TABLE = Table(torch.tensor([0.0, 1.0, 3.0, 2.0]).expand(WIDTH, -1))
-
-
-def dqn(**settings: Any) -> DQN:
-    return DQN(DQNConfig(**settings), DISCRETE)
 
 
 def drawn(numbers: int = 2, rows: int = STEPS, width: int = WIDTH) -> Tensor:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from veldt.algorithms.base import Algorithm, Loss
 from veldt.algorithms.groups import ParameterGroup, TargetNetwork
 from veldt.errors import UsageError
-from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
+from veldt.exchange.central_store import CentralStore, CentralStoreSpec
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.functional.updates import Adam, RMSProp
 from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.learning.optimiser import GroupedRule, LocalOptimiser

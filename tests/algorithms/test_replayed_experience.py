@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.groups import Targets
 from veldt.algorithms.transitions import QLearningBatch
 from veldt.exchange.gradients import NoAllReduce
-from veldt.learning.batch_sources import ReplaySource
-from veldt.learning.replay_batches import Noise
+from veldt.learning.batch_sources import BatchShare, ReplaySource
+from veldt.learning.replay_batches import BatchConverter, Noise
 from veldt.replay.batch import ReplayBatch, batch_layouts
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.settings import ReplayConfig
 from veldt.tracking.stage_clock import StageClock
 
@@ -44,18 +46,13 @@ class Learning:
         config = ReplayConfig(**{"buffer_size": 1000} | (replay or {}))
         self.experience = ReplaySource(
             algorithm,
-            nothing,
-            Targets(target=nothing),
+            partial(algorithm.targets, nothing, Targets(target=nothing)),
             walk.slot,
-            config,
-            CPU,
-            1,
+            ReplayBuffer(SPEC, walk.slot.width, config, algorithm.returns),
+            BatchConverter(SPEC, Noise(noise, 0), CPU),
+            BatchShare(algorithm.batch_size, algorithm.learning_starts, seed=1, edge=NoAllReduce()),
             StageClock(),
-            Noise(noise, 0),
             self.notes.append,
-            rows=algorithm.batch_size,
-            starts=algorithm.learning_starts,
-            edge=NoAllReduce(),
         )
 
     def phase(self, progress: float = 0.0) -> list[tuple[QLearningBatch, float]]:

@@ -8,7 +8,7 @@ import pytest
 
 from veldt.cli import main
 from veldt.cli.verbs import plan_report
-from veldt.cli.verbs.plan_report import Alternative, Choice, choices_of
+from veldt.cli.verbs.plan_report import Alternative, Decision, decisions_of
 from veldt.networks.own import NO_PARTS
 from veldt.recipes.configure import configure
 from veldt.systems.planning.run_plan import make_run_plan
@@ -19,9 +19,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_report, "_SECONDS", 0.01)
 
 
-def choices(recipe: str, **settings: Any) -> list[Choice]:
+def choices(recipe: str, **settings: Any) -> list[Decision]:
     request = configure(recipe, "CartPole-v1", {}, None, NO_PARTS, settings)
-    return choices_of(request, make_run_plan(request))
+    return decisions_of(request, make_run_plan(request))
 
 
 def test_what_is_open_has_its_alternatives_measured_and_one_of_them_is_chosen() -> None:
@@ -67,9 +67,11 @@ def test_threads_of_a_distributed_run_are_explained() -> None:
 
 def test_something_clearly_faster_is_named() -> None:
     slow, fast = Alternative("slow", "--slow", 100.0, True), Alternative("fast", "--fast", 119.0, False)
-    assert Choice("speed", "why", [slow, fast]).advice == ""
+    assert Decision("speed", "why", [slow, fast]).advice == ""
     clearly = Alternative("fast", "--fast", 250.0, False)
-    assert Choice("speed", "why", [slow, clearly]).advice == "fast was 2.5 times as fast now: --fast takes it"
+    assert (
+        Decision("speed", "why", [slow, clearly]).advice == "fast was 2.5 times as fast now: --fast takes it"
+    )
 
 
 def test_the_report_has_the_plan_reasons_and_flags(capsys: pytest.CaptureFixture[str]) -> None:

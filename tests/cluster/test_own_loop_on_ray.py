@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import veldt
+from documentation import EXAMPLES
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(300)]
 
 

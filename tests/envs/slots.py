@@ -13,11 +13,11 @@ import numpy as np
 
 from veldt.envs.action_replay import ActionsUntil
 from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
-from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.spec import ActionSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import ROW_FIELDS, STEP_FLAGS, Trajectory
 
 RUN_SEED = 5

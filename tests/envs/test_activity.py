@@ -13,10 +13,10 @@ from slots import hashing_policy, phases, settings_for
 from environments import Reset, Scripted, Step
 from veldt.envs.action_replay import Unfinished
 from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec, time_step
-from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.runtime import activity
 
 TOOK = "ended its process"

@@ -14,7 +14,7 @@ from slots import make, settings_for
 
 from environments import Scripted
 from veldt.envs.arrangement import probe_spec
-from veldt.envs.env import GymnasiumStepEnv
+from veldt.envs.from_gymnasium.gymnasium_step_env import GymnasiumStepEnv
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
 from veldt.errors import EnvError, UsageError

@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
-from veldt.envs.env import ObservationCodec
+from veldt.envs.from_gymnasium.observation_codec import ObservationCodec
 
 BOX = spaces.Box(-1, 1, (2,), np.float32)
 SPACES: dict[str, spaces.Space[Any]] = {

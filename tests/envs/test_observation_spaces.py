@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from veldt.envs.env import ObservationCodec
+from veldt.envs.from_gymnasium.observation_codec import ObservationCodec
 from veldt.errors import UsageError
 
 NUMBER = spaces.Box(-1, 1, (1,), np.float32)

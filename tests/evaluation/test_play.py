@@ -15,9 +15,9 @@ import veldt
 from environments import scripted
 from veldt.cli import main
 from veldt.cli.verbs import play
-from veldt.envs.env import make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
+from veldt.envs.step_env import make_step_env
 from veldt.evaluation.starts import read_starts
 from veldt.evaluation.window import Window
 

@@ -16,9 +16,9 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from environments import Scripted
-from veldt.envs.env import make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource, resolve
+from veldt.envs.step_env import make_step_env
 from veldt.errors import EnvError, UsageError
 from veldt.evaluation import starts_file
 from veldt.evaluation.starts import Starts, digest_of, draw_points, make_starts, read_starts

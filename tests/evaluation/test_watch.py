@@ -16,7 +16,7 @@ import pytest
 import veldt
 from environments import Scripted, scripted
 from veldt.cli.verbs import watch
-from veldt.envs.env import GymnasiumStepEnv
+from veldt.envs.from_gymnasium.gymnasium_step_env import GymnasiumStepEnv
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
 from veldt.evaluation.rendered_env import RenderedEnv

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fork_servers import env_context
 from veldt.errors import PeerLostError
-from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
-from veldt.runtime.processes import Child, forkserver
+from veldt.exchange.central_store import CentralStore, CentralStoreSpec
+from veldt.exchange.parameter_partition import PARAMETERS
+from veldt.runtime.processes import Child
 
 SIZE, LEARNERS, TURNS = 10_007, 8, 100
-
-
-def context() -> ForkServerContext:
-    return forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
 
 
 def spec(size: int, chunks: int, deadline_s: float = 60.0) -> CentralStoreSpec:
@@ -65,8 +62,8 @@ def test_chunks_cover_everything_once(size: int, chunks: int, rank: int) -> None
 
 
 def test_eight_concurrent_learners_lose_no_update() -> None:
-    store = CentralStore(spec(SIZE, 3), context())
-    children = [Child(context(), f"learner {rank}", counts, store, rank) for rank in range(LEARNERS)]
+    store = CentralStore(spec(SIZE, 3), env_context())
+    children = [Child(env_context(), f"learner {rank}", counts, store, rank) for rank in range(LEARNERS)]
     try:
         for child in children:
             assert child.receive(120.0) == b"done"
@@ -80,8 +77,8 @@ def test_eight_concurrent_learners_lose_no_update() -> None:
 
 
 def test_a_chunk_locked_by_a_dead_learner_becomes_free() -> None:
-    store = CentralStore(spec(30, 3), context())
-    child = Child(context(), "learner 1", holds, store, 1)
+    store = CentralStore(spec(30, 3), env_context())
+    child = Child(env_context(), "learner 1", holds, store, 1)
     try:
         assert child.receive(60.0) == b"has it"
         own = store.end(0, heartbeat=child.kill)  # which is called when there is nothing left but to wait
@@ -92,8 +89,8 @@ def test_a_chunk_locked_by_a_dead_learner_becomes_free() -> None:
 
 
 def test_a_waiting_learner_sends_heartbeats_and_its_error_names_the_holder() -> None:
-    store = CentralStore(spec(30, 1, deadline_s=0.2), context())
-    child = Child(context(), "learner 5", holds, store, 5)
+    store = CentralStore(spec(30, 1, deadline_s=0.2), env_context())
+    child = Child(env_context(), "learner 5", holds, store, 5)
     heartbeats: list[None] = []
     try:
         assert child.receive(60.0) == b"has it"

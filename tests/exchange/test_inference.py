@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fork_servers import env_context
 from veldt.exchange.inference import InferenceEdge, InferenceSpec, RequestBatch
-from veldt.runtime.processes import Child, forkserver
+from veldt.runtime.processes import Child
 from veldt.runtime.shared import Layout
 
 PROCESSES, WIDTH = 2, 3
@@ -22,10 +22,6 @@ SPEC = InferenceSpec(
     PROCESSES,
     WIDTH,
 )
-
-
-def context() -> ForkServerContext:
-    return forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
 
 
 def ask(pipe: Connection, edge: InferenceEdge, process: int, begin: int) -> None:
@@ -76,7 +72,7 @@ def serve(
     st.integers(1, 6),
 )
 def test_requests_and_answers_against_a_list(events: list[tuple[str, int]], most: int) -> None:
-    edge = InferenceEdge(SPEC, context())
+    edge = InferenceEdge(SPEC, env_context())
     clients, server = [edge.client(process) for process in range(PROCESSES)], edge.server()
     asked: dict[int, int] = {}  # by agent, what it asks for
     under_way: list[tuple[RequestBatch, dict[int, int]]] = []  # and what each was asked for when it was taken
@@ -130,7 +126,7 @@ def test_requests_and_answers_against_a_list(events: list[tuple[str, int]], most
 
 def test_a_request_of_a_new_incarnation_waits_for_the_answer_to_the_former_one() -> None:
     """Two threads of the server would write to one place, and the older answer might come last."""
-    edge = InferenceEdge(SPEC, context())
+    edge = InferenceEdge(SPEC, env_context())
     server, agent = edge.server(), np.array([2])
     edge.client(0).request(agent)
     former = server.take(10, 0.0)
@@ -146,7 +142,7 @@ def test_a_request_of_a_new_incarnation_waits_for_the_answer_to_the_former_one()
 
 
 def test_agents_are_served_in_turn_where_there_are_too_many() -> None:
-    edge = InferenceEdge(SPEC, context())
+    edge = InferenceEdge(SPEC, env_context())
     clients, server = [edge.client(process) for process in range(PROCESSES)], edge.server()
     for client in clients:
         client.request(np.arange(WIDTH))
@@ -165,18 +161,18 @@ def test_agents_are_served_in_turn_where_there_are_too_many() -> None:
 
 
 def test_every_request_is_answered_once_by_several_threads_though_hosts_are_killed() -> None:
-    edge = InferenceEdge(SPEC, context())
+    edge = InferenceEdge(SPEC, env_context())
     stop = threading.Event()
     threads = serve(edge, stop)
     children = [
-        Child(context(), f"process {process}", ask, edge, process, 10_000 * process)
+        Child(env_context(), f"process {process}", ask, edge, process, 10_000 * process)
         for process in range(PROCESSES)
     ]
     try:
         for life in range(1, 4):
             assert children[0].receive(60.0) is not None, "a hundred of an agent, each right"
             children[0].kill()
-            children[0] = Child(context(), "process 0", ask, edge, 0, 1_000_000 * life)
+            children[0] = Child(env_context(), "process 0", ask, edge, 0, 1_000_000 * life)
         for child in children:
             agents = {child.receive(60.0) for _ in range(WIDTH)}
             assert agents == {b"0", b"1", b"2"} and child.alive()
@@ -189,7 +185,7 @@ def test_every_request_is_answered_once_by_several_threads_though_hosts_are_kill
 
 
 def test_a_restarted_server_answers_open_requests() -> None:
-    edge = InferenceEdge(SPEC, context())
+    edge = InferenceEdge(SPEC, env_context())
     client, lost = edge.client(0), edge.server()
     client.requests["number"][1] = 21
     client.request(np.array([1]))
@@ -203,7 +199,7 @@ def test_a_restarted_server_answers_open_requests() -> None:
 
 
 def test_waiting_ends_at_its_deadline_or_when_there_is_something() -> None:
-    edge = InferenceEdge(SPEC, context())
+    edge = InferenceEdge(SPEC, env_context())
     begin = time.monotonic()
     assert edge.server().take(1, 0.1) is None and not len(edge.client(0).answered(0.1))
     assert 0.2 <= time.monotonic() - begin < 5
@@ -224,7 +220,7 @@ def test_waiting_ends_at_its_deadline_or_when_there_is_something() -> None:
 
 
 def test_agents_are_parked_evenly_over_hosts() -> None:
-    edge = InferenceEdge(SPEC, context())
+    edge = InferenceEdge(SPEC, env_context())
     clients, server = [edge.client(process) for process in range(PROCESSES)], edge.server()
     for agents in range(1, PROCESSES * WIDTH + 1):
         server.activate(agents)
@@ -233,7 +229,7 @@ def test_agents_are_parked_evenly_over_hosts() -> None:
 
 
 def test_a_server_may_wait_for_more_requests_while_it_has_few() -> None:
-    edge = InferenceEdge(SPEC, context())
+    edge = InferenceEdge(SPEC, env_context())
     clients, server = [edge.client(process) for process in range(PROCESSES)], edge.server()
 
     def ask_late(wait_s: float) -> threading.Thread:

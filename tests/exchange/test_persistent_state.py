@@ -7,8 +7,9 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
+from fork_servers import env_context
 from veldt.exchange.persistent_state import PersistentState
-from veldt.runtime.processes import Child, forkserver
+from veldt.runtime.processes import Child
 from veldt.runtime.shared import Layout
 
 
@@ -19,7 +20,7 @@ def writes_and_waits(pipe: Connection, persistent: PersistentState) -> None:
 
 
 def test_the_state_outlives_its_killed_writer() -> None:
-    context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
+    context = env_context()
     persistent = PersistentState({"sum": Layout((5,), "float32"), "count": Layout((), "float32")}, context)
     assert not persistent.is_filled
     child = Child(context, "writer", writes_and_waits, persistent)

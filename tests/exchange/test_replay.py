@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numbered_shard import BATCH, ROWS, NumberedShard
 
+from fork_servers import env_context
 from veldt.exchange.replay import ReplayClient, ReplayEdge, ReplayServer
-from veldt.runtime.processes import forkserver
 
 
 class Shard(NumberedShard):
@@ -16,7 +16,7 @@ class Shard(NumberedShard):
 
 
 def edge_of(shards: int, ahead: int = 3) -> ReplayEdge:
-    context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
+    context = env_context()
     return ReplayEdge(BATCH, ROWS, ahead, [context.Semaphore(0) for _ in range(shards)], context)
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import time
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fork_servers import env_context
 from veldt.exchange.slots import Consumer, Producer, SlotRings
-from veldt.runtime.processes import Child, forkserver
+from veldt.runtime.processes import Child
 from veldt.runtime.shared import Layout
 
 LAYOUTS = {"number": Layout((), "int64"), "rows": Layout((1000,), "float32")}
-
-
-def context() -> ForkServerContext:
-    return forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
 
 
 def produce(pipe: Connection, rings: SlotRings, ring: int) -> None:
@@ -41,7 +37,7 @@ def produce(pipe: Connection, rings: SlotRings, ring: int) -> None:
 )
 def test_slots_against_a_list(events: list[tuple[str, int]]) -> None:
     depth = 3
-    rings = SlotRings(LAYOUTS, 3, depth, context())
+    rings = SlotRings(LAYOUTS, 3, depth, env_context())
     producers, consumer = [Producer(rings, ring) for ring in range(3)], Consumer(rings)
     committed: list[list[int]] = [[], [], []]
     taken: list[list[int]] = [[], [], []]
@@ -70,9 +66,9 @@ def test_slots_against_a_list(events: list[tuple[str, int]]) -> None:
 
 
 def test_nothing_is_lost_or_torn_when_producers_are_killed() -> None:
-    rings = SlotRings(LAYOUTS, 2, 4, context())
+    rings = SlotRings(LAYOUTS, 2, 4, env_context())
     consumer = Consumer(rings)
-    children = [Child(context(), f"producer {ring}", produce, rings, ring) for ring in range(2)]
+    children = [Child(env_context(), f"producer {ring}", produce, rings, ring) for ring in range(2)]
     try:
         received: list[list[int]] = [[], []]
         end = time.monotonic() + 60
@@ -86,7 +82,7 @@ def test_nothing_is_lost_or_torn_when_producers_are_killed() -> None:
             consumer.release(taken.ring)
             if number in (50, 170) and taken.ring == 0:
                 children[0].kill()
-                children[0] = Child(context(), "producer 0", produce, rings, 0)
+                children[0] = Child(env_context(), "producer 0", produce, rings, 0)
         for numbers in received:
             assert numbers == list(range(len(numbers)))
     finally:
@@ -95,7 +91,7 @@ def test_nothing_is_lost_or_torn_when_producers_are_killed() -> None:
 
 
 def test_a_restarted_consumer_gets_the_slots_that_were_not_released() -> None:
-    rings = SlotRings(LAYOUTS, 1, 3, context())
+    rings = SlotRings(LAYOUTS, 1, 3, env_context())
     producer, consumer = Producer(rings, 0), Consumer(rings)
     for number in (7, 8):
         slot = producer.slot(0.0)
@@ -108,11 +104,11 @@ def test_a_restarted_consumer_gets_the_slots_that_were_not_released() -> None:
 
 
 def test_waiting_ends_at_its_deadline_or_when_there_is_something() -> None:
-    rings = SlotRings(LAYOUTS, 1, 1, context())
+    rings = SlotRings(LAYOUTS, 1, 1, env_context())
     begin = time.monotonic()
     assert Consumer(rings).take(0.1) is None
     assert 0.1 <= time.monotonic() - begin < 5
-    child = Child(context(), "producer", produce, rings, 0)
+    child = Child(env_context(), "producer", produce, rings, 0)
     try:
         taken = Consumer(rings).take(30.0)
         assert taken is not None and np.all(taken.arrays["rows"] == 0)

@@ -8,9 +8,10 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
+from fork_servers import env_context
 from veldt.errors import VeldtError
 from veldt.exchange.weights import SharedWeights
-from veldt.runtime.processes import Child, forkserver
+from veldt.runtime.processes import Child
 from veldt.runtime.shared import Layout
 
 LAYOUTS = {"params": Layout((50_000,), "float32"), "mean": Layout((3,), "float64")}
@@ -48,7 +49,7 @@ def test_readers_pull_an_older_version_that_a_restarted_learner_publishes() -> N
 
 
 def test_no_reader_sees_half_of_two_versions() -> None:
-    context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
+    context = env_context()
     weights, into = SharedWeights(LAYOUTS, context), arrays()
     child = Child(context, "publisher", publish_for_ever, weights)
     try:

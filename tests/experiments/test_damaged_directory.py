@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from small_experiments import console, experiment, printed
+from screens import console
+from small_experiments import experiment, printed
 from tiny_runs import TINY
 from veldt.errors import UsageError, VeldtError
 from veldt.experiments.experiment import Request, Training

@@ -14,7 +14,8 @@ import numpy as np
 import psutil
 import pytest
 
-from small_experiments import Printed, console, experiment, printed, said_on
+from screens import console, said_on
+from small_experiments import Printed, experiment, printed
 from tiny_runs import TINY
 from veldt.cli import main
 from veldt.errors import UsageError, VeldtError

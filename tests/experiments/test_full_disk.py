@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from small_experiments import console, experiment, printed, said_on
+from screens import console, said_on
+from small_experiments import experiment, printed
 from tiny_runs import TINY
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Request, Training

@@ -10,7 +10,8 @@ from typing import Any
 import gymnasium
 import pytest
 
-from small_experiments import console, experiment, printed, said_on
+from screens import console, said_on
+from small_experiments import experiment, printed
 from veldt.cli import main
 from veldt.errors import UsageError
 from veldt.experiments.catalogue import EXPERIMENTS

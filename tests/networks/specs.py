@@ -1,6 +1,9 @@
-"""Observation and action schemas that the tests build networks for."""
+"""Observation and action schemas that the tests build networks for, and observations of them."""
 
 from __future__ import annotations
+
+import torch
+from torch import Tensor
 
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 
@@ -20,3 +23,11 @@ def spec(action: ActionSpec = DISCRETE, **fields: ArraySpec) -> EnvSpec:
 
 def single(field: ArraySpec, action: ActionSpec = DISCRETE) -> EnvSpec:
     return EnvSpec({"": field}, action)
+
+
+def observations(field: ArraySpec, rows: int) -> Tensor:
+    """The same each time, as a network gets them."""
+    generator = torch.Generator().manual_seed(0)
+    if field.dtype == "uint8":
+        return torch.randint(0, 256, (rows, *field.network_shape), dtype=torch.uint8, generator=generator)
+    return torch.randn(rows, *field.shape, generator=generator)

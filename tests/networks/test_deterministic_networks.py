@@ -6,7 +6,7 @@ import functools
 
 import pytest
 import torch
-from specs import ATARI, COLOUR, VECTOR, single, spec
+from specs import ATARI, COLOUR, VECTOR, observations, single, spec
 from torch import Tensor, nn
 
 from veldt.envs.spec import ArraySpec, EnvSpec
@@ -24,13 +24,6 @@ def network(wanted: EnvSpec, hidden: tuple[int, ...] = (32, 16)) -> Deterministi
     return DeterministicActorCritic(build, SIZE)
 
 
-def observations(field: ArraySpec) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    if field.dtype == "uint8":
-        return torch.randint(0, 256, (ROWS, *field.network_shape), dtype=torch.uint8, generator=generator)
-    return torch.randn(ROWS, *field.shape, generator=generator)
-
-
 def actions() -> Tensor:
     return 2 * torch.rand(ROWS, SIZE, generator=torch.Generator().manual_seed(1)) - 1
 
@@ -41,7 +34,7 @@ def actions() -> Tensor:
 def test_outputs_are_float32(field: ArraySpec, hidden: tuple[int, ...], precision: str) -> None:
     own = network(single(field), hidden)
     apply_precision(own, precision, CPU)
-    policy, value = own(observations(field)), own(observations(field), actions())
+    policy, value = own(observations(field, ROWS)), own(observations(field, ROWS), actions())
     assert policy.shape == (ROWS, SIZE)
     assert value.shape == (ROWS,)
     assert policy.dtype == value.dtype == torch.float32
@@ -69,23 +62,23 @@ def test_first_actions_and_values_are_near_zero() -> None:
         for parameter in last.parameters():
             assert 0 < float(parameter.detach().abs().max()) <= 3e-3
     assert float(own.actor.last.weight.detach().abs().max()) > 2.9e-3
-    assert float(own(observations(VECTOR)).detach().abs().max()) < 0.1
-    assert float(own(observations(VECTOR), actions()).detach().abs().max()) < 0.1
+    assert float(own(observations(VECTOR, ROWS)).detach().abs().max()) < 0.1
+    assert float(own(observations(VECTOR, ROWS), actions()).detach().abs().max()) < 0.1
 
 
 def test_actions_stay_within_their_bounds() -> None:
     own = network(single(VECTOR))
     with torch.no_grad():
         own.actor.last.weight.mul_(1e5)
-    policy = own(observations(VECTOR)).detach()
+    policy = own(observations(VECTOR, ROWS)).detach()
     assert float(policy.abs().max()) == pytest.approx(1.0)
 
 
 def test_policy_and_value_share_nothing() -> None:
     own = network(single(VECTOR))
     for chosen, output in (
-        ("actor.", own(observations(VECTOR))),
-        ("critic.", own(observations(VECTOR), actions())),
+        ("actor.", own(observations(VECTOR, ROWS))),
+        ("critic.", own(observations(VECTOR, ROWS), actions())),
     ):
         own.zero_grad()
         output.sum().backward()
@@ -95,7 +88,7 @@ def test_policy_and_value_share_nothing() -> None:
 
 def test_the_policy_learns_through_the_critic() -> None:
     """∇_θ Q(s, π(s)) (Lillicrap et al. 2016, equation 6), against the chain rule written out."""
-    own, given = network(single(VECTOR)), observations(VECTOR)
+    own, given = network(single(VECTOR)), observations(VECTOR, ROWS)
     weights = list(own.actor.parameters())
     through = torch.autograd.grad(own(given, own(given)).sum(), weights)
     action = own(given).detach().requires_grad_()
@@ -107,14 +100,14 @@ def test_the_policy_learns_through_the_critic() -> None:
 
 def test_values_depend_on_observation_and_action() -> None:
     own = network(single(VECTOR))
-    before = own(observations(VECTOR), actions())
-    assert (own(observations(VECTOR), -actions()) != before).all()
-    assert (own(-observations(VECTOR), actions()) != before).all()
+    before = own(observations(VECTOR, ROWS), actions())
+    assert (own(observations(VECTOR, ROWS), -actions()) != before).all()
+    assert (own(-observations(VECTOR, ROWS), actions()) != before).all()
 
 
 def test_fields_of_a_dict_are_found_by_name() -> None:
     own = network(spec(camera=COLOUR, velocity=VECTOR))
-    given = {"camera": observations(COLOUR), "velocity": observations(VECTOR)}
+    given = {"camera": observations(COLOUR, ROWS), "velocity": observations(VECTOR, ROWS)}
     assert own(given).shape == (ROWS, SIZE)
     assert own(given, actions()).shape == (ROWS,)
 
@@ -129,5 +122,5 @@ def test_heads_follow_a_users_own_module_directly() -> None:
     assert isinstance(own.torso, UserTorso)
     assert own.actor.last.weight.shape == (SIZE, 9)
     assert own.critic.last.weight.shape == (1, 9 + SIZE)
-    assert own(observations(VECTOR)).shape == (ROWS, SIZE)
-    assert own(observations(VECTOR), actions()).shape == (ROWS,)
+    assert own(observations(VECTOR, ROWS)).shape == (ROWS, SIZE)
+    assert own(observations(VECTOR, ROWS), actions()).shape == (ROWS,)

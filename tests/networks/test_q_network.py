@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from specs import ATARI, COLOUR, VECTOR, single, spec
+from specs import ATARI, COLOUR, VECTOR, observations, single, spec
 from torch import Tensor, nn
 
 from veldt.envs.spec import ArraySpec, EnvSpec
@@ -30,13 +30,6 @@ def network(wanted: EnvSpec, *, atoms: int = 1, dueling: bool, noisy: bool = Fal
     return QNetwork(build, ACTIONS, atoms=atoms, dueling=dueling, noisy=noisy)
 
 
-def observations(field: ArraySpec) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    if field.dtype == "uint8":
-        return torch.randint(0, 256, (ROWS, *field.network_shape), dtype=torch.uint8, generator=generator)
-    return torch.randn(ROWS, *field.shape, generator=generator)
-
-
 def noise_for(own: QNetwork, rows: int = ROWS) -> Tensor:
     return torch.randn(rows, own.noise_width, generator=torch.Generator().manual_seed(2))
 
@@ -52,7 +45,7 @@ def test_outputs_are_float32(
     own = network(single(field), atoms=atoms, dueling=dueling, noisy=noisy)
     apply_precision(own, precision, CPU)
     for noise in [None, noise_for(own), noise_for(own, 1)] if noisy else [None]:
-        output = own(observations(field), noise)
+        output = own(observations(field, ROWS), noise)
         assert output.shape == ((ROWS, ACTIONS) if atoms == 1 else (ROWS, ACTIONS, atoms))
         assert output.dtype == torch.float32
     rounded = {name for name, p in own.named_parameters() if p.dtype == torch.bfloat16}
@@ -68,7 +61,7 @@ def test_bf16_is_near_fp32(dueling: bool, noisy: bool) -> None:
     exact, rounded = (network(single(ATARI), atoms=51, dueling=dueling, noisy=noisy) for _ in range(2))
     apply_precision(rounded, "bf16", CPU)
     noise = noise_for(exact) if noisy else None
-    one, other = exact(observations(ATARI), noise), rounded(observations(ATARI), noise)
+    one, other = exact(observations(ATARI, ROWS), noise), rounded(observations(ATARI, ROWS), noise)
     assert not torch.equal(one, other)
     assert float((one - other).detach().norm() / one.detach().norm()) < 0.02
 
@@ -104,14 +97,14 @@ def test_heads_follow_a_users_own_module_directly(dueling: bool) -> None:
     )
     own = QNetwork(build, ACTIONS, dueling=dueling, noisy=True)
     assert isinstance(own.torso, UserTorso)
-    assert own(observations(VECTOR), noise_for(own)).shape == (ROWS, ACTIONS)
+    assert own(observations(VECTOR, ROWS), noise_for(own)).shape == (ROWS, ACTIONS)
     assert own.noise_width == (9 + ACTIONS) + (9 + 1 if dueling else 0)
     assert own.low_precision_parts() == [own.torso]
 
 
 def test_fields_of_a_dict_are_found_by_name() -> None:
     own = network(spec(camera=COLOUR, velocity=VECTOR), dueling=True)
-    given = {"camera": observations(COLOUR), "velocity": observations(VECTOR)}
+    given = {"camera": observations(COLOUR, ROWS), "velocity": observations(VECTOR, ROWS)}
     assert own(given).shape == (ROWS, ACTIONS)
     assert own.advantage.last.in_features == 256 + 16
 
@@ -120,15 +113,15 @@ def test_fields_of_a_dict_are_found_by_name() -> None:
 def test_the_mean_of_dueling_values_is_the_value_stream(atoms: int) -> None:
     own = network(single(VECTOR), atoms=atoms, dueling=True)
     assert own.value is not None
-    output = own(observations(VECTOR)).reshape(ROWS, ACTIONS, atoms)
-    value = own.value(own.torso(observations(VECTOR)), None)
+    output = own(observations(VECTOR, ROWS)).reshape(ROWS, ACTIONS, atoms)
+    value = own.value(own.torso(observations(VECTOR, ROWS)), None)
     torch.testing.assert_close(output.mean(1), value)
     assert float(output.detach().std(1).min()) > 0
 
 
 @ATOMS
 def test_a_constant_in_the_advantages_changes_nothing_and_in_the_value_everything(atoms: int) -> None:
-    own, given = network(single(VECTOR), atoms=atoms, dueling=True), observations(VECTOR)
+    own, given = network(single(VECTOR), atoms=atoms, dueling=True), observations(VECTOR, ROWS)
     assert own.value is not None
     before = own(given)
     with torch.no_grad():
@@ -141,7 +134,7 @@ def test_a_constant_in_the_advantages_changes_nothing_and_in_the_value_everythin
 
 def test_advantages_are_of_actions_not_atoms() -> None:
     """Raising one action's logits raises that action's against the others', the same in every atom."""
-    own, given = network(single(VECTOR), atoms=5, dueling=True), observations(VECTOR)
+    own, given = network(single(VECTOR), atoms=5, dueling=True), observations(VECTOR, ROWS)
     before = own(given)
     with torch.no_grad():
         own.advantage.last.bias[2 * 5 : 3 * 5].add_(6.0)
@@ -159,7 +152,7 @@ def unscaled(own: QNetwork, given: Tensor) -> Tensor:
 
 @DUELING
 def test_gradients_of_two_streams_enter_the_body_scaled(dueling: bool) -> None:
-    own, given = network(single(VECTOR), dueling=dueling), observations(VECTOR)
+    own, given = network(single(VECTOR), dueling=dueling), observations(VECTOR, ROWS)
     torch.testing.assert_close(own(given), unscaled(own, given))
     names, weights = zip(*own.named_parameters(), strict=True)
     scaled = torch.autograd.grad(own(given).square().sum(), weights)
@@ -172,7 +165,7 @@ def test_gradients_of_two_streams_enter_the_body_scaled(dueling: bool) -> None:
 
 @DUELING
 def test_rows_have_their_own_noise(dueling: bool) -> None:
-    own, given = network(single(VECTOR), dueling=dueling, noisy=True), observations(VECTOR)
+    own, given = network(single(VECTOR), dueling=dueling, noisy=True), observations(VECTOR, ROWS)
     noise = noise_for(own)
     together = own(given, noise)
     for n in range(ROWS):
@@ -190,13 +183,13 @@ def test_every_number_of_the_noise_changes_the_output(dueling: bool) -> None:
                 layer.bias.fill_(50.0 if isinstance(layer, NoisyLinear) else 5.0)
     noise = noise_for(own, 1).requires_grad_()
     weights = torch.arange(1.0, ACTIONS + 1)
-    (own(observations(VECTOR), noise) @ weights).sum().backward()
+    (own(observations(VECTOR, ROWS), noise) @ weights).sum().backward()
     assert noise.grad is not None
     assert (noise.grad != 0).all()
 
 
 def test_without_noise_the_means_are_used() -> None:
-    own, given = network(single(VECTOR), dueling=True, noisy=True), observations(VECTOR)
+    own, given = network(single(VECTOR), dueling=True, noisy=True), observations(VECTOR, ROWS)
     before = own(given)
     torch.testing.assert_close(own(given, torch.zeros(1, own.noise_width)), before)
     with torch.no_grad():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+from documentation import EXAMPLES
+
 NAMES = ["own_loop_a3c", "own_loop_apex", "own_loop_impala"]
 
 

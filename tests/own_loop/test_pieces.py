@@ -15,9 +15,10 @@ import veldt
 from veldt.exchange.graph import WeightsSpec
 from veldt.exchange.weights import SharedWeights
 from veldt.own_loop import buffer_shard
-from veldt.own_loop.buffer_ends import BufferSampler, RowFormat
+from veldt.own_loop.buffer_ends import BufferSampler
 from veldt.own_loop.piece import Users
 from veldt.own_loop.role_process import RoleProcess
+from veldt.own_loop.row_format import RowFormat
 from veldt.runtime.inline import InlineControl
 from veldt.runtime.roles import Peers
 from veldt.runtime.shared import Layout

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 import veldt
+from documentation import EXAMPLES
 from veldt.config.fit import incompatibility
 from veldt.config.system_registry import SYSTEMS
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SMALL: dict[str, Any] = {"env": "CartPole-v1", "quiet": True, "threads": 1, "learners": 2, "num_envs": 16}
 
 

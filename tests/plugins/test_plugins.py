@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import veldt
+from documentation import EXAMPLES
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.config.fit import incompatibility
 from veldt.config.system_registry import SYSTEMS
 from veldt.errors import UsageError
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DOCS = EXAMPLES.parent / "docs" / "extend"
 SHORT: dict[str, Any] = {
     "env": "CartPole-v1",

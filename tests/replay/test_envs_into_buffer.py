@@ -10,9 +10,9 @@ from all_transitions import all_transitions
 
 from environments import Scripted
 from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
-from veldt.envs.env import StepperSettings
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.settings import NStep, ReplayConfig

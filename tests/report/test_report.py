@@ -15,10 +15,10 @@ import pytest
 
 from veldt.errors import UsageError, VeldtError
 from veldt.report import write_report
-from veldt.report.charts import Line, clipped, line_chart
+from veldt.report.charts import Series, clipped, line_chart
 from veldt.report.data import RunData, on_common_grid, smoothed
 from veldt.report.groups import grouped
-from veldt.report.state import state_of
+from veldt.report.status import status_of
 from veldt.runs import files
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.loggers.metrics_file import MetricsFile
@@ -254,8 +254,8 @@ def test_when_it_was_solved_is_a_column_only_where_there_was_a_target(tmp_path: 
     ],
 )
 def test_the_state_of_a_run(reason: str | None, steps: float, expected: str) -> None:
-    assert state_of(False, reason, steps, 2000).text == expected
-    assert state_of(True, reason, 500, 2000).text == "running at 25%"
+    assert status_of(False, reason, steps, 2000).text == expected
+    assert status_of(True, reason, 500, 2000).text == "running at 25%"
 
 
 def test_an_interrupted_run_is_not_called_finished(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_smoothing_keeps_length_and_level_and_drops_spikes() -> None:
 def test_spikes_are_clipped_and_the_chart_notes_it() -> None:
     x, y = np.arange(200.0), np.sin(np.arange(200.0))
     y[50] = 1e5
-    spiky, calm = Line(0, (x, smoothed(y)), [(x, y)]), Line(0, (x, np.sin(x)))
+    spiky, calm = Series(0, (x, smoothed(y)), [(x, y)]), Series(0, (x, np.sin(x)))
     assert clipped([spiky]) == 1e5
     assert clipped([calm]) is None
     assert line_chart([calm], "agent steps", 300, 200, "a").startswith("<svg")

@@ -15,9 +15,9 @@ import numpy as np
 import psutil
 import pytest
 
+from fork_servers import env_context
 from veldt.errors import RoleError
 from veldt.runtime import process_state
-from veldt.runtime.processes import forkserver
 from veldt.runtime.role_messages import Received, Restarted, RoleMessage, Started
 from veldt.runtime.roles import Control
 from veldt.runtime.supervisor import RolePlan, Supervisor
@@ -77,7 +77,7 @@ def stuck(control: Control) -> None:
 @contextmanager
 def supervised(*plans: RolePlan) -> Iterator[tuple[Supervisor, Callable[..., list[Any]]]]:
     """A supervisor of running roles, and a function that polls it until a number of messages of a kind have arrived."""
-    supervisor = Supervisor(forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"]), plans)
+    supervisor = Supervisor(env_context(), plans)
 
     heard: list[Received] = []
 

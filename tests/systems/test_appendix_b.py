@@ -29,7 +29,8 @@ from torch import nn
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.envs.spec import ActionSpec
-from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
+from veldt.exchange.central_store import CentralStore, CentralStoreSpec
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.functional.updates import Adam
 from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.networks.flat import FlatParameters

@@ -14,8 +14,9 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss
 from veldt.algorithms.groups import ParameterGroup
 from veldt.envs.spec import ActionSpec
-from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
+from veldt.exchange.central_store import CentralStore, CentralStoreSpec
 from veldt.exchange.gradients import NoAllReduce
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.functional.updates import AdaGrad, Adam, RMSProp, UpdateRule, _is_fused
 from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.learning.learner import Learner

@@ -15,6 +15,7 @@ from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runtime.role_messages import Note, Received, RoleMessage
 from veldt.sampling.episodes import Episode, ReturnTracker
+from veldt.systems.driver.episode_recorder import EpisodeRecorder
 from veldt.systems.driver.message_handler import MessageHandler
 from veldt.systems.roles.messages import FinishedEpisodes
 
@@ -50,15 +51,14 @@ def handler(
     rate_limiter = RateLimiter(RateLimiterSpec.free(2, 1, 1), context=None)
     roles = [(Role("actor", "", print, [None] * 2, [{}] * 2, 0, 1.0), index) for index in (0, 1)]
     scores = ReturnTracker()
+    config = with_settings(find(recipe).config("CartPole-v1"), settings)
     handles = MessageHandler(
-        with_settings(find(recipe).config("CartPole-v1"), settings),
         roles,
         {},
         rate_limiter,
         monitor,
         nothing,
-        scores,
-        scored_envs,
+        EpisodeRecorder(config, scored_envs, scores, monitor),
         nothing,
         nothing,
     )

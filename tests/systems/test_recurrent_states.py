@@ -21,13 +21,13 @@ from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.rollout import Rollout, bootstrap_forward, unroll_forward
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
 from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
-from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.envs.source import resolve
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
-from veldt.sampling.sampler import Sampler
+from veldt.sampling.sampler import ActingPolicy, InferencePlace, Sampler
 from veldt.tracking.stage_clock import StageClock
 
 STEPS, WIDTH = 7, 4
@@ -75,13 +75,10 @@ class Rollouts:
         self.envs.start()
         self.sampler = Sampler(
             self.envs,
-            algorithm,
-            self.network,
-            CPU,
+            ActingPolicy.of(algorithm, self.network),
+            InferencePlace(CPU),
             5,
             StageClock(),
-            noise=algorithm.action_noise(self.network),
-            recurrent_size=recurrent_size_of(self.network),
         )
 
     def next(self) -> Rollout:

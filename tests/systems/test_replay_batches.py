@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.exchange.gradients import NoAllReduce
-from veldt.learning.replay_batches import Noise, ReplayBatches, to_transitions
+from veldt.learning.replay_batches import BatchConverter, Noise, ReplayBatches
 from veldt.replay.batch import ReplayBatch, batch_layouts, importance_weights
 from veldt.tracking.stage_clock import StageClock
 
@@ -52,7 +52,7 @@ class Edge:
         self._free.append(batch)
 
 
-NO_NOISE = Noise(0, 0)
+NO_NOISE, CPU = Noise(0, 0), torch.device("cpu")
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
 
@@ -62,7 +62,7 @@ def test_batches_are_taken_in_order_with_the_keys_of_their_own_rows(name: str, a
     edge, device = Edge(3), torch.device(name)
 
     def converted(batch: ReplayBatch) -> tuple[Transitions, float]:
-        return to_transitions(batch, SPEC, 0.4, NO_NOISE, (1, 2), device), 0.4
+        return BatchConverter(SPEC, NO_NOISE, device).to_transitions(batch, 0.4, (1, 2)), 0.4
 
     batches = ReplayBatches(edge, converted, None, device, StageClock(), ahead=ahead)
     for number in range(3):
@@ -93,7 +93,7 @@ def test_importance_weights_are_normalised_over_the_parts_of_all_learners(others
     own_N, beta = np.array([0.1, 0.4, 2.0, 0.3]), 0.7
 
     def converted(batch: ReplayBatch) -> tuple[Transitions, float]:
-        return to_transitions(batch, SPEC, beta, NO_NOISE, (1, 2), torch.device("cpu")), beta
+        return BatchConverter(SPEC, NO_NOISE, CPU).to_transitions(batch, beta, (1, 2)), beta
 
     edge = Edge(1, own_N)
     batches = ReplayBatches(edge, converted, Others(-others), torch.device("cpu"), StageClock(), ahead=False)
@@ -108,7 +108,7 @@ def test_stacks_have_the_networks_layout() -> None:
     batch = ReplayBatch.allocate(batch_layouts(spec, ROWS))
     for array in batch.arrays.values():
         array[...] = np.arange(1, 1 + array.size).reshape(array.shape)
-    made = to_transitions(batch, spec, 0.4, NO_NOISE, (1, 2), torch.device("cpu"))
+    made = BatchConverter(spec, NO_NOISE, CPU).to_transitions(batch, 0.4, (1, 2))
     pairs = (made.observation, batch.observation[""]), (made.next_observation, batch.next_observation[""])
     for observation, stored in pairs:
         assert isinstance(observation, torch.Tensor) and observation.shape == (ROWS, 4, 3, 5)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from fork_servers import env_context
 from veldt.algorithms.base import Loss
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.groups import ParameterGroup
@@ -29,7 +30,6 @@ from veldt.functional.updates import Adam
 from veldt.learning.learner import Learner
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
-from veldt.runtime.processes import forkserver
 from veldt.systems.gorila.server_optimiser import ServerOptimiser
 
 SHARDS, DEPTH = 3, 2
@@ -60,7 +60,7 @@ class Server:
         torch.manual_seed(0)
         self.parameters = FlatParameters(nn.Linear(6, 4))
         self.bounds = split_evenly(len(self.parameters.fp32_params), SHARDS)
-        context = forkserver(["veldt.envs.worker", "gymnasium", "veldt.envs.atari"])
+        context = env_context()
         sizes = [end - first for first, end in self.bounds]
         self.gradients = [SlotRings(gradient_layouts(size, 1), 2, DEPTH, context) for size in sizes]
         self.parts = [SharedWeights(part_layouts(size), None) for size in sizes]

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
-from veldt.envs.env import StepperSettings
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import STEP_FLAGS
 from veldt.sampling.observations import slot_observations
 from veldt.sampling.unrolls import Unrolls, unroll_layouts

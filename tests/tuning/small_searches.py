@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from tiny_runs import TINY
 from veldt.experiments.experiment import Training
@@ -54,12 +51,3 @@ class Stands(TuneRequest):
 
 
 HOW: dict[int, tuple[str, float]] = {}
-
-
-def console() -> Console:
-    return Console(file=io.StringIO(), width=300)
-
-
-def said_on(screen: Console) -> str:
-    assert isinstance(screen.file, io.StringIO)
-    return screen.file.getvalue()

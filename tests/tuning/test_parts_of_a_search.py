@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_searches import REQUEST, SMALL, SPACE, console, said_on
+from small_searches import REQUEST, SMALL, SPACE
 
+from screens import console, said_on
 from veldt.errors import UsageError, VeldtError
 from veldt.tuning import draws as drawing
 from veldt.tuning import jobs
@@ -81,7 +82,7 @@ def test_a_run_is_followed_row_by_row(tmp_path: Path) -> None:
 def test_without_a_terminal_running_trials_have_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(showing, "_LINES_S", 0.0)
     trial, other = Trial(0, {}, TrialState.UNFINISHED), Trial(1, {}, TrialState.UNFINISHED)
-    output = console()
+    output = console(300)
     showing.SearchScreen(output).show(
         [RunningTrial(trial, 0.4, 1.0, 12.0, False), RunningTrial(other, 0.0, 1.0, None, False)]
     )

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_searches import HOW, RATE, REQUEST, SMALL, SPACE, Stands, console, said_on
+from small_searches import HOW, RATE, REQUEST, SMALL, SPACE, Stands
 
+from screens import console, said_on
 from veldt.cli import main
 from veldt.errors import UsageError, VeldtError
 from veldt.tuning import run as tuning
@@ -25,7 +26,7 @@ from veldt.tuning.study import Study
 
 
 def test_a_search_trains_the_values_of_its_trials_and_its_page_has_its_command(tmp_path: Path) -> None:
-    root, screen = tmp_path / "out", console()
+    root, screen = tmp_path / "out", console(300)
     page = tune(REQUEST, root, screen, trials=1, jobs=1, prunes=False)
     assert page == root / "tune.html"
     said = said_on(screen)
@@ -51,11 +52,11 @@ def test_a_search_trains_the_values_of_its_trials_and_its_page_has_its_command(t
 def test_a_trial_that_was_killed_before_its_run_had_a_directory_is_run(
     stands: Stands, tmp_path: Path
 ) -> None:
-    tune(stands, tmp_path, console(), trials=1)
+    tune(stands, tmp_path, console(300), trials=1)
     study = Study(tmp_path / "study.db", SPACE, 1, prunes=True, side_by_side=False)
     killed = study.add(study.draw())
     study.close()
-    screen = console()
+    screen = console(300)
     tune(stands, tmp_path, screen, trials=2)
     assert "trial-001 was interrupted, and is continued" in said_on(screen)
     assert "2 trials (2 done)" in said_on(screen)
@@ -66,7 +67,7 @@ def test_a_trial_that_was_killed_before_its_run_had_a_directory_is_run(
 
 
 def test_the_best_trial_is_found_and_importances_are_shown(stands_with_page: Stands, tmp_path: Path) -> None:
-    screen = console()
+    screen = console(300)
     tune(stands_with_page, tmp_path / "out", screen, trials=5, jobs=1)
     said = said_on(screen)
     assert "5 trials (5 done): the best is trial-004 with a score of 4" in said
@@ -77,7 +78,7 @@ def test_the_best_trial_is_found_and_importances_are_shown(stands_with_page: Sta
 
 def test_a_trial_below_the_median_is_pruned_and_its_run_is_kept(stands: Stands, tmp_path: Path) -> None:
     HOW.update(dict.fromkeys(range(5), ("ends", 10.0)) | {5: ("waits", 1.0)})
-    screen = console()
+    screen = console(300)
     tune(stands, tmp_path / "out", screen, trials=6, jobs=1)
     assert "trial-005: pruned at a score of 1.00, best 10.0" in said_on(screen)
     assert (tmp_path / "out" / "runs" / "trial-005" / "metrics.jsonl").exists()
@@ -85,7 +86,7 @@ def test_a_trial_below_the_median_is_pruned_and_its_run_is_kept(stands: Stands, 
 
 def test_a_search_ends_when_half_of_its_last_trials_have_failed(stands: Stands, tmp_path: Path) -> None:
     HOW.update(dict.fromkeys((0, 3, 4, 5, 6), ("no env", 0.0)) | {1: ("training has diverged", 0.0)})
-    screen = console()
+    screen = console(300)
     with pytest.raises(
         VeldtError, match="5 of the last 7 trials have failed, trial-006 because of this: no env; mend it"
     ):
@@ -100,7 +101,7 @@ def test_a_search_ends_early_where_no_trial_has_had_a_score(stands: Stands, tmp_
     with pytest.raises(
         VeldtError, match=r"3 of the last 3 trials have failed, .* no episode ended in its steps"
     ):
-        tune(stands, tmp_path / "out", console(), trials=9, jobs=1)
+        tune(stands, tmp_path / "out", console(300), trials=9, jobs=1)
 
 
 def test_a_search_without_a_score_is_an_error(stands: Stands, tmp_path: Path) -> None:
@@ -108,13 +109,13 @@ def test_a_search_without_a_score_is_an_error(stands: Stands, tmp_path: Path) ->
     with pytest.raises(
         VeldtError, match=r"no trial is done and has a score \(trial-000: it has no score, because"
     ):
-        tune(stands, tmp_path / "out", console(), trials=1, jobs=1)
+        tune(stands, tmp_path / "out", console(300), trials=1, jobs=1)
     assert (tmp_path / "out" / "tune.html").exists()
 
 
 def test_no_combination_of_values_is_tried_twice(stands: Stands, tmp_path: Path) -> None:
     request = replace(stands, space={"gamma": choices(0.9, 0.99)})
-    screen = console()
+    screen = console(300)
     tune(request, tmp_path / "out", screen, trials=5, jobs=1)
     assert "2 trials (2 done)" in said_on(screen) and "because no combination of values is left" in said_on(
         screen
@@ -125,9 +126,9 @@ def test_no_combination_of_values_is_tried_twice(stands: Stands, tmp_path: Path)
 def test_a_full_disk_stops_a_search_and_its_trial_is_continued(stands: Stands, tmp_path: Path) -> None:
     HOW[0] = ("cannot write it: the disk is full", 0.0)
     with pytest.raises(VeldtError, match=r"trial-000 was stopped: .* the disk is full; nothing is lost"):
-        tune(stands, tmp_path / "out", console(), trials=1)
+        tune(stands, tmp_path / "out", console(300), trials=1)
     HOW.clear()
-    screen = console()
+    screen = console(300)
     tune(stands, tmp_path / "out", screen, trials=1)
     assert "trial-000 was interrupted, and is continued" in said_on(screen) and "1 trial (1 done)" in said_on(
         screen
@@ -148,7 +149,7 @@ def test_after_ctrl_c_trials_are_unfinished_and_there_is_a_page(
 
     monkeypatch.setattr(Search, "_report_scores", interrupted)
     with pytest.raises(KeyboardInterrupt) as stopped:
-        tune(stands, tmp_path / "out", console(), trials=3, jobs=1)
+        tune(stands, tmp_path / "out", console(300), trials=3, jobs=1)
     assert stopped.value.__notes__ == [
         "2 trials (1 unfinished, 1 done): the best is trial-000 with a score of 0; trial-001 was at a score of 1.00. "
         "One seed each, so train the best again with others. The same command continues."
@@ -178,9 +179,9 @@ def test_a_search_is_not_continued_as_another_one(
 ) -> None:
     monkeypatch.setattr(tuning, "_searched", lambda *_: None)
     monkeypatch.setattr(tuning, "Study", lambda *_, **__: io.StringIO())
-    tune(REQUEST, tmp_path / "out", console(), trials=1)
+    tune(REQUEST, tmp_path / "out", console(300), trials=1)
     with pytest.raises(UsageError, match=said):
-        tune(replace(REQUEST, **other), tmp_path / "out", console(), trials=1)
+        tune(replace(REQUEST, **other), tmp_path / "out", console(300), trials=1)
 
 
 def test_without_optuna_one_sentence_says_how_to_install_it(
@@ -190,5 +191,5 @@ def test_without_optuna_one_sentence_says_how_to_install_it(
     with pytest.raises(
         UsageError, match=r"needs Optuna, which is not installed: pip install 'veldt\[tune\]'"
     ):
-        tune(REQUEST, tmp_path / "out", console(), trials=1)
+        tune(REQUEST, tmp_path / "out", console(300), trials=1)
     assert not (tmp_path / "out").exists()

@@ -14,7 +14,8 @@ from veldt.algorithms.settings import AlgorithmConfig
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
 from veldt.replay.settings import NStep
-from veldt.setting_metadata import Range, Unit, flag
+from veldt.setting_metadata import Range, Unit
+from veldt.setting_text import flag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,8 @@ from veldt.networks.own import OwnModules
 from veldt.networks.own_heads import OwnActorCritic, OwnPolicyModel, OwnRecurrentModel
 from veldt.networks.precision import Network
 from veldt.networks.recurrent import RecurrentActorCritic
-from veldt.setting_metadata import Range, Unit, flag
+from veldt.setting_metadata import Range, Unit
+from veldt.setting_text import flag
 
 
 @dataclass(frozen=True, kw_only=True)

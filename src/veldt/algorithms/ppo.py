@@ -18,7 +18,8 @@ from veldt.errors import UsageError
 from veldt.functional.losses import ValidRows, approximate_kl, clipped_surrogate, clipped_value_error
 from veldt.functional.updates import Adam
 from veldt.runtime.devices import to_device
-from veldt.setting_metadata import Range, Unit, flag
+from veldt.setting_metadata import Range, Unit
+from veldt.setting_text import flag
 
 
 @dataclass(frozen=True, kw_only=True)

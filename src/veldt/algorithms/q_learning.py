@@ -27,7 +27,8 @@ from veldt.networks.own import OwnModules
 from veldt.networks.own_heads import OwnQ
 from veldt.networks.precision import Network
 from veldt.networks.q_network import QNetwork
-from veldt.setting_metadata import Range, Unit, flag
+from veldt.setting_metadata import Range, Unit
+from veldt.setting_text import flag
 
 _LADDER_POWER = 7.0  # Horgan et al. 2018, section 4.1
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from veldt.errors import UsageError, VeldtError, described
 from veldt.functional.schedules import Parsed, Schedule, constant, linear, parse
-from veldt.setting_metadata import ANY, Range, flag, ranges_of
+from veldt.setting_metadata import ANY, Range, ranges_of
+from veldt.setting_text import flag
 from veldt.user_code.import_path import load_function, split_name
 
 _HOW = (

@@ -32,7 +32,8 @@ from veldt.errors import UsageError
 from veldt.functional.losses import ValidRows
 from veldt.functional.updates import Adam, UpdateRule
 from veldt.functional.vtrace import VTraceReturns, vtrace
-from veldt.setting_metadata import Unit, flag
+from veldt.setting_metadata import Unit
+from veldt.setting_text import flag
 
 
 @dataclass(frozen=True, kw_only=True)

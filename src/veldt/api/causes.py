@@ -1,4 +1,4 @@
-"""What is known, before a run is trained again, to make its results other than those of the first time."""
+"""The causes, known before a run is trained again, of results that differ from the first ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from veldt.networks.own import PARTS
 from veldt.runs.directory import RunDirectory
 from veldt.runs.machine import versions
 from veldt.runtime.devices import instruction_set
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 VERSIONS = "versions"  # the kind of the event of a resume with other versions than the run began with
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from veldt.api.foreign_arguments import answers
 from veldt.api.loading import load_agent
 from veldt.api.playing import evaluate
-from veldt.config.run_code import Choice, Env, Part
+from veldt.config.run_code import CodeChoice, Env, Part
 from veldt.errors import UsageError
 from veldt.evaluation.evaluator import refuse_no_episode
 from veldt.evaluation.foreign_names import OF_EXPORT, answer
@@ -19,7 +19,8 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import refuse_place
 from veldt.runs.own_names import GRAPHS
 from veldt.runtime.usual_torch import usual_torch
-from veldt.setting_metadata import PATH, check_type, flag
+from veldt.setting_metadata import PATH, check_type
+from veldt.setting_text import flag
 from veldt.user_code.attribution import naming_user_code
 
 EXPORT_NAME = "export"
@@ -86,7 +87,7 @@ def export(
         from veldt.exporting.compiled_graph import refuse_uncompilable
 
         refuse_uncompilable()
-    choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
+    choice = CodeChoice(env, OwnParts(network, core, actor, critic, model), trust)
     agent = load_agent(run, best, choice, "cpu", "export(run, {})", fp32=True)
     protocol = protocol or "episodes"
     if protocol == "human-starts":

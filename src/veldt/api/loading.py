@@ -14,9 +14,9 @@ import torch
 from veldt.agent import Agent, make_network
 from veldt.api.checks import check_recipe
 from veldt.config.plugins import read_run_config
-from veldt.config.run_code import Admitted, Choice, admit
+from veldt.config.run_code import Admitted, CodeChoice, admit
 from veldt.envs.arrangement import probe_spec
-from veldt.errors import CheckpointError, UsageError
+from veldt.errors import NOT_AS_STORED, CheckpointError, UsageError
 from veldt.exporting.stored_export import StoredExport
 from veldt.learning.learner import load_weights
 from veldt.networks.precision import apply_precision
@@ -25,11 +25,12 @@ from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import is_export
 from veldt.runtime.devices import choose_device
-from veldt.setting_metadata import PATH, check_type, flag
+from veldt.setting_metadata import PATH, check_type
+from veldt.setting_text import flag
 
 
 def load_agent(
-    run: str | Path, best: bool, choice: Choice, device: str, call: str, *, fp32: bool = False
+    run: str | Path, best: bool, choice: CodeChoice, device: str, call: str, *, fp32: bool = False
 ) -> Agent:
     """See `load`; `call` as for `admit`. With `fp32` it computes in that precision, whatever the run did."""
     target = choose_device(device)
@@ -54,7 +55,7 @@ def load_agent(
     return _agent(chosen, weights, restoring(checkpoint), directory.path, checkpoint.step, target)
 
 
-def _of_export(export: StoredExport, best: bool, choice: Choice, device: str, call: str) -> Agent:
+def _of_export(export: StoredExport, best: bool, choice: CodeChoice, device: str, call: str) -> Agent:
     if best:
         raise UsageError(
             f"--best is about a run's checkpoints, and {export.path} is an export, which has one policy: leave it out"
@@ -80,7 +81,7 @@ def _agent(
     return Agent(chosen.config, chosen.source, spec, policy, path=path, step=step, device=device)
 
 
-def _admitted(export: StoredExport, choice: Choice, call: str) -> Admitted:
+def _admitted(export: StoredExport, choice: CodeChoice, call: str) -> Admitted:
     return admit(export.path, read_run_config(export.path, export.settings, choice.trust), choice, call)
 
 
@@ -88,7 +89,7 @@ def _admitted(export: StoredExport, choice: Choice, call: str) -> Admitted:
 def _restoring(export: StoredExport) -> Iterator[None]:
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, CheckpointError) as error:
+    except (*NOT_AS_STORED, CheckpointError) as error:
         raise CheckpointError(
             f"{export.path} does not hold the weights of its network ({str(error)[:200]}): it was not "
             "written by veldt, or by another version; export the run again"

@@ -10,7 +10,7 @@ import torch
 from veldt.agent import Agent
 from veldt.api.foreign_arguments import answers
 from veldt.api.loading import load_agent
-from veldt.config.run_code import Choice, Env, Part
+from veldt.config.run_code import CodeChoice, Env, Part
 from veldt.errors import UsageError
 from veldt.evaluation.evaluator import Evaluation, play_episodes, play_steps
 from veldt.evaluation.foreign_names import OF_EVALUATE, OF_LOAD, OF_RECORD_STARTS, answer
@@ -21,7 +21,8 @@ from veldt.networks.own import OwnParts
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.usual_torch import usual_torch
-from veldt.setting_metadata import PATH, check_type, flag
+from veldt.setting_metadata import PATH, check_type
+from veldt.setting_text import flag
 from veldt.user_code.attribution import naming_user_code
 
 PROTOCOLS = ("episodes", "atari", "human-starts")
@@ -61,11 +62,15 @@ def load(
         EnvError: the env failed (one is made to read its spaces).
     """
     return load_agent(
-        run, best, Choice(env, OwnParts(network, core, actor, critic, model), trust), device, "load(run, {})"
+        run,
+        best,
+        CodeChoice(env, OwnParts(network, core, actor, critic, model), trust),
+        device,
+        "load(run, {})",
     )
 
 
-def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Agent:
+def _agent(run: str | Path | Agent, best: bool, choice: CodeChoice, call: str) -> Agent:
     """Returns the agent of `run`. torch gets as many threads as the run acted with: a second one makes the computation
     of small networks slower, many times beside other programs. `usual_torch` undoes it."""
     agent = _loaded(run, best, choice, call)
@@ -74,7 +79,7 @@ def _agent(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Ag
     return agent
 
 
-def _loaded(run: str | Path | Agent, best: bool, choice: Choice, call: str) -> Agent:
+def _loaded(run: str | Path | Agent, best: bool, choice: CodeChoice, call: str) -> Agent:
     if not isinstance(run, Agent):
         return load_agent(run, best, choice, "cpu", call)
     if choice.is_made:
@@ -148,7 +153,7 @@ def evaluate(
     if seed < 0:
         raise UsageError(f"--seed is {seed}: it must be 0 or more")
     recorded = None if starts is None else read_starts(Path(starts))
-    choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
+    choice = CodeChoice(env, OwnParts(network, core, actor, critic, model), trust)
     agent = _agent(run, best, choice, "evaluate(run, {})")
     if recorded is not None:
         recorded.refuse_other(agent.source, agent.config.atari, agent.spec.action)
@@ -201,7 +206,7 @@ def record_starts(
     directory = run.path if isinstance(run, Agent) else RunDirectory.open(run).path
     path = directory / STARTS_NAME if out is None else Path(out)
     check_new_file(path)
-    choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
+    choice = CodeChoice(env, OwnParts(network, core, actor, critic, model), trust)
     agent = _agent(run, best, choice, "record_starts(run, {})")
     recorded = record_from(agent, starts, path, seed=seed, greedy=greedy)
     recorded.write()

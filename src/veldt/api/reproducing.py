@@ -11,7 +11,7 @@ from veldt.api.causes import likely_cause
 from veldt.api.stored_run import admit_to_train, given_in
 from veldt.api.training import directory_of_new
 from veldt.config.plugins import read_run_config
-from veldt.config.run_code import Choice, Env, Part
+from veldt.config.run_code import CodeChoice, Env, Part
 from veldt.config.run_request import RunRequest
 from veldt.config.versions import unversioned_code
 from veldt.errors import UsageError
@@ -93,7 +93,7 @@ def reproduce(
     directory = RunDirectory.open(run)
     refuse_links(directory.path)
     summary, stored = _summary_of_finished(directory), directory.read_config()
-    choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
+    choice = CodeChoice(env, OwnParts(network, core, actor, critic, model), trust)
     config = read_run_config(directory.path, stored["resolved"], choice.trust)
     if summary["reason"] == "steps" and summary["steps"] < config.run.steps:
         raise _unfinished(directory)  # it was resumed with more steps, and killed

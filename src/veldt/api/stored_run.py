@@ -12,7 +12,7 @@ from typing import Any
 from veldt.api.causes import VERSIONS, other_machine
 from veldt.api.checks import check_recipe
 from veldt.config.plugins import read_run_config
-from veldt.config.run_code import Admitted, Choice, admit, admit_functions
+from veldt.config.run_code import Admitted, CodeChoice, admit, admit_functions
 from veldt.config.run_request import RunRequest
 from veldt.config.stored_config import from_dict
 from veldt.config.train_config import RESUMABLE, SECTIONS, TrainConfig
@@ -24,7 +24,7 @@ from veldt.replay.needed_segments import refuse_other_segments
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.setting_metadata import flag, shown
+from veldt.setting_text import flag, shown
 from veldt.tracking.recording import named_functions
 
 # The end of the sentence about any other setting.
@@ -67,7 +67,7 @@ def draft_of(run: str | Path) -> Draft | None:
     return None
 
 
-def read_stored_run(directory: RunDirectory, choice: Choice, settings: Mapping[str, Any]) -> StoredRun:
+def read_stored_run(directory: RunDirectory, choice: CodeChoice, settings: Mapping[str, Any]) -> StoredRun:
     """Reads the run in `directory`, which this process has locked: another one would still write checkpoints.
 
     Args:
@@ -115,7 +115,7 @@ def given_in(stored: Mapping[str, Any], config: TrainConfig) -> dict[str, Any]:
 
 
 def admit_to_train(
-    directory: RunDirectory, config: TrainConfig, choice: Choice, call: str, named: Container[str] = ()
+    directory: RunDirectory, config: TrainConfig, choice: CodeChoice, call: str, named: Container[str] = ()
 ) -> Admitted:
     """Returns the code with which a stored run trains again, and admits the loggers and callbacks that it names.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from veldt.api.foreign_arguments import answers
 from veldt.api.stored_run import read_stored_run, refuse_fixed, with_changes
-from veldt.config.run_code import Choice, Env, Part
+from veldt.config.run_code import CodeChoice, Env, Part
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import EnvSource, resolve
@@ -21,7 +21,8 @@ from veldt.recipes.foreign_names import env_of_others
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
 from veldt.runtime.usual_torch import usual_torch
-from veldt.setting_metadata import PATH, check_type, flag
+from veldt.setting_metadata import PATH, check_type
+from veldt.setting_text import flag
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
@@ -166,7 +167,7 @@ def resume(
     directory = RunDirectory.open(run)
     refuse_fixed(run, settings)
     refuse_links(directory.path)
-    choice = Choice(env, OwnParts(network, core, actor, critic, model), trust)
+    choice = CodeChoice(env, OwnParts(network, core, actor, critic, model), trust)
     with directory.lock():
         stored = read_stored_run(directory, choice, settings)
         options = RunOptions(cluster, quiet, loggers, callbacks)

@@ -21,6 +21,7 @@ from typing import Annotated, Any, NoReturn
 
 from veldt.errors import UsageError, did_you_mean
 from veldt.setting_metadata import TOO_LARGE, bound_of_64_bits, schedule
+from veldt.setting_text import flag, in_help
 
 _NEGATIVE_NUMBER = re.compile(r"-[\d.]")
 _UNKNOWN: Any = object()
@@ -44,7 +45,7 @@ class Setting:
 
     @property
     def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
+        return flag(self.name)
 
     @property
     def flags(self) -> list[str]:
@@ -106,7 +107,7 @@ def settings_of(
         default = values.get(field.name, _default(field))
         help_text = help_texts.get(field.name, "")
         if defaults and default is not _UNKNOWN and default is not None:
-            help_text += f" [{_show(default)}]"
+            help_text += f" [{in_help(default)}]"
         positional, required = Positional in extras, default is _UNKNOWN
         settings.append(Setting(field.name, kind, help_text, positional, required, optional, repeats))
     return settings
@@ -321,14 +322,6 @@ def _unwrapped(hint: Any) -> tuple[Any, ...]:
 
 def _default(field: dataclasses.Field[Any]) -> Any:
     return _UNKNOWN if field.default is dataclasses.MISSING else field.default
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return " ".join(str(item) for item in value)
-    return f"{value:_}" if isinstance(value, int) else str(value)
 
 
 def _field_docstrings(cls: type[Any]) -> dict[str, str]:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from veldt.config.system_settings import RolesConfig, check_even
 from veldt.errors import UsageError
-from veldt.setting_metadata import Unit, flag
+from veldt.setting_metadata import Unit
+from veldt.setting_text import flag
 
 
 @dataclass(frozen=True, kw_only=True)

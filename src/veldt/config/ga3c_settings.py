@@ -9,7 +9,8 @@ from typing import Annotated
 from veldt.config.system_settings import RolesConfig, check_even, even_share
 from veldt.errors import UsageError
 from veldt.formatting import counted
-from veldt.setting_metadata import Unit, flag
+from veldt.setting_metadata import Unit
+from veldt.setting_text import flag
 
 _OF_TUNER = ("tuner_most", "tune_agents")
 _LONGEST_MS = 1000.0  # a predictor sends no heartbeat while it waits

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from veldt.config.system_settings import ApexConfig, check_even
 from veldt.errors import UsageError
-from veldt.setting_metadata import Unit, flag
+from veldt.setting_metadata import Unit
+from veldt.setting_text import flag
 
 _OF_ACTORS = ("shards", "actor_chunk", "batches_ahead", "rate_limit_tolerance")
 

@@ -21,7 +21,8 @@ from veldt.envs.source import EnvSource, imported_module, resolve
 from veldt.errors import UsageError
 from veldt.networks.build import is_own_network
 from veldt.networks.own import NO_PARTS, PARTS, Factory, OwnParts
-from veldt.setting_metadata import check_type, flag
+from veldt.setting_metadata import check_type
+from veldt.setting_text import flag
 from veldt.user_code.import_path import can_be_loaded, no_module
 from veldt.user_code.trusted import Code, find_code, is_remembered, remember
 
@@ -33,7 +34,7 @@ _SETTINGS: Mapping[str, str] = {"logger": "log"}
 
 
 @dataclass(frozen=True)
-class Choice:
+class CodeChoice:
     """The caller's choice about the code of a run.
 
     Args:
@@ -50,7 +51,7 @@ class Choice:
 
     @property
     def is_made(self) -> bool:
-        return self != Choice()
+        return self != CodeChoice()
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Admitted:
 def admit(
     run: Path,
     config: TrainConfig,
-    choice: Choice,
+    choice: CodeChoice,
     call: str,
     *,
     policy: bool = True,

@@ -1,4 +1,4 @@
-"""What is asked for: a complete configuration, with what only this process can hold."""
+"""What the user asks for: a complete configuration, and objects such as callables, which only this process can hold."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import SECTIONS, TrainConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.registry import Registry
-from veldt.setting_metadata import shown
+from veldt.setting_text import shown
 
 _NOT_OURS = "config.json is not as veldt wrote it"  # the end of a sentence about a stored configuration
 

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from veldt.errors import UsageError
 from veldt.formatting import counted
-from veldt.setting_metadata import Unit, check_values, flag
+from veldt.setting_metadata import Unit, check_values
+from veldt.setting_text import flag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,8 @@ from veldt.errors import UsageError
 from veldt.registry import import_plugins
 from veldt.replay.settings import ReplayConfig
 from veldt.runs import strict_json
-from veldt.setting_metadata import Unit, check_values, flag, shown
+from veldt.setting_metadata import Unit, check_values
+from veldt.setting_text import flag, shown
 from veldt.tracking.loggers.choice import named_loggers
 from veldt.tracking.recording import named_callbacks
 from veldt.user_code.import_path import split_name

@@ -10,7 +10,7 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config.train_config import TrainConfig
 from veldt.functional.schedules import parse
 from veldt.runtime.cores import allowed_cores
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 # The effect of more processes than cores, by setting.
 _MORE_THAN_CORES = {

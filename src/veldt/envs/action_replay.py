@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.env import StepEnv
+from veldt.envs.step_env import StepEnv
 
 # (env, row) -> the actions of the episode that is unfinished at that row, or None if they are not known.
 ActionsUntil = Callable[[int, int], np.ndarray | None]

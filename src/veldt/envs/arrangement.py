@@ -14,11 +14,12 @@ from typing import Literal
 import numpy as np
 
 from veldt.envs.action_replay import ActionsUntil
-from veldt.envs.env import StepEnv, StepperSettings, make_step_env
 from veldt.envs.in_process import InProcessEnvs, VectorEnvs
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
+from veldt.envs.step_env import StepEnv, make_step_env
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, as_error
 from veldt.runtime.activity import Record, running

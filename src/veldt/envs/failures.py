@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from veldt.envs.env import StepperSettings
+from typing import Any
+
+import numpy as np
+
+from veldt.envs.from_gymnasium.observation_codec import field_named
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.errors import EnvError
 
 _MAX_FAILURES = 10
@@ -19,6 +24,20 @@ def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> 
     """Returns the error of an env that makes no progress in this episode."""
     seconds = f"{settings.envs.env_timeout:g} s (--env-timeout)"
     return named(settings, b, episode, f"did not answer within {seconds} and counts as hung", details)
+
+
+def bad_reward(reward: Any) -> str:
+    """Says that a reward is not finite."""
+    return f"the reward is {_not_finite(np.asarray(reward, np.float32))}"
+
+
+def bad_observation(name: str, observation: np.ndarray) -> str:
+    """Says that the observation, or the field `name` of it, has numbers that are not finite."""
+    return f"the observation{field_named(name)} contains {_not_finite(observation)}"
+
+
+def _not_finite(numbers: np.ndarray) -> str:
+    return "NaN" if np.isnan(numbers).any() else "an infinite number, or one that float32 does not have"
 
 
 class Patience:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from veldt.envs.action_replay import ActionPrefix, Unfinished
-from veldt.envs.env import StepperSettings
 from veldt.envs.failures import hung
 from veldt.envs.stepper import Stepper
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.runtime.activity import Record
 from veldt.runtime.watchdog import Watchdog

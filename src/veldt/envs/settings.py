@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from veldt.errors import UsageError
-from veldt.setting_metadata import Unit, check_values, flag
+from veldt.setting_metadata import Unit, check_values
+from veldt.setting_text import flag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from veldt.envs.action_replay import ActionPrefix, Unfinished, replay
-from veldt.envs.env import StepEnv, StepperSettings, field_named, make_step_env
-from veldt.envs.failures import Patience, named
+from veldt.envs.failures import Patience, bad_observation, bad_reward, named
 from veldt.envs.seeding import DECORRELATION, derive_seed
+from veldt.envs.step_env import StepEnv, make_step_env
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, described
 from veldt.runtime.activity import CLOSING, MAKING, RESETTING
@@ -230,7 +231,7 @@ class Stepper:
                 row_1[0] = _signless(reward)
             score += float(row_1[0])
             if not math.isfinite(score):
-                raise ValueError(_bad_reward(reward))
+                raise ValueError(bad_reward(reward))
             if terminated or truncated:
                 begin, score = step + 1, 0.0
                 self._reset(index, self._rows(0), int(slot.episode[0, b]) + 1)
@@ -273,17 +274,17 @@ class Stepper:
     def _check_observation(self, rows: list[np.ndarray], index: int) -> None:
         for field, name in self._float_fields.items():
             if not np.isfinite(rows[field][index]).all():
-                raise ValueError(_bad_observation(name, rows[field][index]))
+                raise ValueError(bad_observation(name, rows[field][index]))
 
     def _mend_numbers(self, t: int, rows: list[np.ndarray]) -> None:
         reward = self._slot.reward[t, self._part]
         while not np.isfinite(reward).all():
             index = int(np.argmin(np.isfinite(reward)))
-            self._bad_number(index, t, _bad_reward(reward[index]))
+            self._bad_number(index, t, bad_reward(reward[index]))
         for field, name in self._float_fields.items():
             while not (finite := np.isfinite(rows[field])).all():
                 index = int(np.argmin(finite.reshape(len(finite), -1).all(1)))
-                self._bad_number(index, t, _bad_observation(name, rows[field][index]))
+                self._bad_number(index, t, bad_observation(name, rows[field][index]))
 
     def _bad_number(self, index: int, t: int, what: str) -> None:
         b = self._first + index
@@ -380,15 +381,3 @@ def _signless(reward: Any) -> Any:
     if isinstance(reward, np.bool_):
         return reward
     raise ValueError(f"the reward is {reward!r}: it must be a number") from None
-
-
-def _bad_reward(reward: Any) -> str:
-    return f"the reward is {_not_finite(np.asarray(reward, np.float32))}"
-
-
-def _bad_observation(name: str, observation: np.ndarray) -> str:
-    return f"the observation{field_named(name)} contains {_not_finite(observation)}"
-
-
-def _not_finite(numbers: np.ndarray) -> str:
-    return "NaN" if np.isnan(numbers).any() else "an infinite number, or one that float32 does not have"

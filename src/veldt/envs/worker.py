@@ -13,8 +13,8 @@ from multiprocessing.synchronize import Semaphore
 import numpy as np
 
 from veldt.envs.action_replay import Unfinished
-from veldt.envs.env import StepperSettings
 from veldt.envs.stepper import Stepper
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, described
 from veldt.runtime.cores import pin
@@ -31,13 +31,13 @@ RING = 4  # a worker has at most one unfinished command per group, and STOP
 class WorkerArgs:
     """What a worker shares with its owner.
 
-    `board` holds, by worker, `commands` int64 [W, RING, 3] (command, group, row), `progress` int64 [W, 4] (see
+    `arrays` holds, by worker, `commands` int64 [W, RING, 3] (command, group, row), `progress` int64 [W, 4] (see
     `Stepper`) and `failed` bool [W]. The semaphore `go` counts the commands given, `done[group]` the finished commands
     of a group (a call is answered through the pipe instead).
     """
 
     worker: int
-    board: SharedArrays
+    arrays: SharedArrays
     go: Semaphore
     done: Sequence[Semaphore]
     core: int
@@ -51,7 +51,7 @@ def run(
     leave_signals_to_parent()
     pin(own.core)
     os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    progress = own.board["progress"][own.worker]
+    progress = own.arrays["progress"][own.worker]
     trace = enable_stack_dump()
     try:
         steppers = [Stepper(settings, slot, part, progress, offers_core=True) for part in parts]
@@ -60,7 +60,7 @@ def run(
         return
     _one_thread()
     pipe.send_bytes(pack({"trace": trace}))
-    commands, failed = own.board["commands"][own.worker], own.board["failed"]
+    commands, failed = own.arrays["commands"][own.worker], own.arrays["failed"]
     for turn in itertools.cycle(range(RING)):
         while not acquire(own.go, 60.0, own.spin_s):
             pass  # the process ends with its parent, so waiting for a command needs no deadline

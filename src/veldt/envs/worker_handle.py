@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from veldt.envs import worker
-from veldt.envs.env import StepperSettings
 from veldt.envs.failures import hung, named
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.envs.worker import CALL, RESET_ENDED, RING, STEP, STOP, WorkerArgs
 from veldt.errors import EnvError
@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 _START_DEADLINE = 120.0  # seconds to import and to make environments, besides their own timeout
 
 
-def make_board(workers: int, context: ForkServerContext) -> SharedArrays:
+def make_worker_arrays(workers: int, context: ForkServerContext) -> SharedArrays:
     """Makes the arrays that all workers share with their owner besides the slot; see `WorkerArgs`."""
     layouts = {
         "commands": Layout((workers, RING, 3), "int64"),
@@ -38,7 +38,7 @@ class WorkerHandle:
     """One worker process, with its envs of each group.
 
     Args:
-        index: the worker's index, and its row in `board`.
+        index: the worker's index, and its row in `arrays`.
         core: the core to which the process is pinned.
         spin_s: how long the process spins for its next command before it sleeps.
         parts: its envs in each group.
@@ -49,7 +49,7 @@ class WorkerHandle:
         context: ForkServerContext,
         settings: StepperSettings,
         slot: Trajectory,
-        board: SharedArrays,
+        arrays: SharedArrays,
         index: int,
         core: int,
         spin_s: float,
@@ -59,11 +59,11 @@ class WorkerHandle:
         # Unfinished steps and resets by group: (command, row).
         self.pending: dict[int, tuple[int, int]] = {}
         self._settings, self._slot = settings, slot
-        self._commands, self._progress = board["commands"][index], board["progress"][index]
-        self._failed = board["failed"]
+        self._commands, self._progress = arrays["commands"][index], arrays["progress"][index]
+        self._failed = arrays["failed"]
         self._turn, self._trace = 0, -1
         self._go, self._done = context.Semaphore(0), [context.Semaphore(0) for _ in parts]
-        arguments = WorkerArgs(index, board, self._go, self._done, core, spin_s)
+        arguments = WorkerArgs(index, arrays, self._go, self._done, core, spin_s)
         name = f"env process {index}"
         self._child = Child(context, name, worker.run, arguments, settings, slot, parts)
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from veldt.envs.action_replay import ActionPrefix, ActionsUntil, Unfinished
-from veldt.envs.env import StepperSettings
 from veldt.envs.failures import Patience
 from veldt.envs.in_process import split
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.envs.worker import RESET_ENDED, STEP
-from veldt.envs.worker_handle import WorkerHandle, make_board
+from veldt.envs.worker_handle import WorkerHandle, make_worker_arrays
 from veldt.errors import EnvError
 from veldt.runtime.messages import pack
 from veldt.runtime.processes import forkserver
@@ -63,7 +63,7 @@ class WorkerEnvs:
         width = settings.envs.num_envs
         self.trajectory = Trajectory(spec, steps, width, self._context, stacks)
         self.groups = split(width, groups)
-        self._board = make_board(len(self._cores), self._context)
+        self._worker_arrays = make_worker_arrays(len(self._cores), self._context)
         self._actions_until = actions_until
         self._notes: list[str] = []
         self._restarts = settings.envs.on_env_error == "restart"
@@ -147,7 +147,7 @@ class WorkerEnvs:
             self._context,
             self._settings,
             self.trajectory,
-            self._board,
+            self._worker_arrays,
             index,
             self._cores[index],
             self._spin_s,

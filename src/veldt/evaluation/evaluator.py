@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +15,10 @@ import torch
 
 from veldt.agent import Agent
 from veldt.envs.arrangement import make_vector_envs, plan
-from veldt.envs.env import StepperSettings
+from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
 from veldt.envs.settings import EnvConfig
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.errors import UsageError
 from veldt.evaluation.start_replayer import StartReplayer
 from veldt.sampling.episodes import Episode, EpisodeTracker
@@ -159,8 +161,23 @@ def playing(
 
     `prefixes` leads the first episodes of the envs to their starts; all other episodes are played from the reset.
     """
-    config, rows = agent.config, _ROWS
-    trained = config.envs
+    run_seed = evaluation_run_seed(seed)
+    envs = _make_envs(agent, width, run_seed, on_error, prefixes)
+    try:
+        tracker = EpisodeTracker(width, envs.start())
+        yield _played_rows(agent, envs, tracker, run_seed, greedy, prefixes)
+    finally:
+        envs.close()
+
+
+def _make_envs(
+    agent: Agent,
+    width: int,
+    run_seed: int,
+    on_error: Literal["stop", "restart"],
+    prefixes: StartReplayer | None,
+) -> VectorEnvs:
+    config, trained = agent.config, agent.config.envs
     env_config = EnvConfig(
         num_envs=width,
         env_backend=trained.env_backend,
@@ -169,47 +186,46 @@ def playing(
         on_env_error=on_error,
         env_timeout=trained.env_timeout,
     )
-    run_seed = evaluation_run_seed(seed)
     atari = config.atari if prefixes is None else prefixes.emulator(config.atari)
     seeds = () if prefixes is None else prefixes.seeds
     settings = StepperSettings(agent.source, run_seed, env_config, atari, seeds=seeds)
     env_plan = plan(agent.source, env_config, atari, 0)
-    envs = make_vector_envs(settings, agent.spec, rows, env_plan, stacks=True)
-    try:
-        slot = envs.trajectory
-        tracker = EpisodeTracker(width, envs.start())
-        observations = slot_observations(slot, torch.device("cpu"))
-        recurrent_state = agent.initial_recurrent_state(width)
+    return make_vector_envs(settings, agent.spec, _ROWS, env_plan, stacks=True)
 
-        def chunks() -> Iterator[EvaluatedRows]:
-            first_step = 0
-            while True:
-                step_T = np.arange(first_step, first_step + rows)
-                noise_TBK = uniform(run_seed, EVALUATION, np.arange(width), step_T, agent.noise)
-                for t in range(rows):
-                    if prefixes is not None:
-                        prefixes.check(envs, t)
-                    for group, part in enumerate(envs.groups):
-                        forward = recurrent_state.at(part, slot.episode_step[t, part])
-                        slot.action[t, part] = agent.choose(
-                            observations.row(t, part), noise_TBK[t, part], greedy, forward
-                        )
-                        if prefixes is not None:
-                            prefixes.override_actions(slot, t, part)
-                        envs.step(group, t)
-                    for group in range(len(envs.groups)):
-                        envs.wait(group, t)
-                    if prefixes is not None:
-                        prefixes.subtract_rewards(slot, t)
-                yield EvaluatedRows(
-                    tracker.add(slot), slot.episode[rows].copy(), slot.episode_step[rows].copy()
+
+def _played_rows(
+    agent: Agent,
+    envs: VectorEnvs,
+    tracker: EpisodeTracker,
+    run_seed: int,
+    greedy: bool,
+    prefixes: StartReplayer | None,
+) -> Iterator[EvaluatedRows]:
+    """Plays for ever, and yields what was played after each slot."""
+    slot = envs.trajectory
+    rows, width = slot.steps, slot.width
+    observations = slot_observations(slot, torch.device("cpu"))
+    recurrent_state = agent.initial_recurrent_state(width)
+    for first_step in itertools.count(0, rows):
+        step_T = np.arange(first_step, first_step + rows)
+        noise_TBK = uniform(run_seed, EVALUATION, np.arange(width), step_T, agent.noise)
+        for t in range(rows):
+            if prefixes is not None:
+                prefixes.check(envs, t)
+            for group, part in enumerate(envs.groups):
+                forward = recurrent_state.at(part, slot.episode_step[t, part])
+                slot.action[t, part] = agent.choose(
+                    observations.row(t, part), noise_TBK[t, part], greedy, forward
                 )
-                envs.start_next_rollout()
-                first_step += rows
-
-        yield chunks()
-    finally:
-        envs.close()
+                if prefixes is not None:
+                    prefixes.override_actions(slot, t, part)
+                envs.step(group, t)
+            for group in range(len(envs.groups)):
+                envs.wait(group, t)
+            if prefixes is not None:
+                prefixes.subtract_rewards(slot, t)
+        yield EvaluatedRows(tracker.add(slot), slot.episode[rows].copy(), slot.episode_step[rows].copy())
+        envs.start_next_rollout()
 
 
 def _in_order(played: list[Episode]) -> list[Episode]:

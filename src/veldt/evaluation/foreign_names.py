@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 _ENV = "called --env here"
 _RUN = "the argument RUN here, without a flag: the directory of the run"

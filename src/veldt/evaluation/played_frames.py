@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from veldt.agent import Agent
-from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
+from veldt.envs.step_env import StepEnv
 
 
 def draw_without_screen() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.env import make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource
+from veldt.envs.step_env import make_step_env
 from veldt.errors import EnvError, as_error
 from veldt.runtime.activity import Record
 

@@ -20,16 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.env import StepEnv, make_step_env
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import ActionSpec
+from veldt.envs.step_env import StepEnv, make_step_env
 from veldt.errors import EnvError, UsageError, as_error
 from veldt.evaluation.starts_file import read_starts_file, write_starts_file
 from veldt.runs.episodes import smallest
 from veldt.runtime.activity import Record, running
 from veldt.runtime.watchdog import within
-from veldt.setting_metadata import check_type, flag
+from veldt.setting_metadata import check_type
+from veldt.setting_text import flag
 
 _DECISIVE = ("frame_skip", "sticky_actions", "full_action_space")
 # An episode's seed and stored actions [length, ...].

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from veldt.errors import PeerLostError
-from veldt.exchange.parameter_partition import split_evenly
+from veldt.exchange.parameter_partition import PARAMETERS, split_evenly
 from veldt.runtime.locks import RecordLocks
 from veldt.runtime.shared import Layout, SharedArrays
 
-PARAMETERS = "parameters"
 # Pause between checks for a free chunk: about half the time that a chunk is held, within these limits. Each check takes
 # a core away from learners that hold a chunk.
 _LEAST_PAUSE_S, _MOST_PAUSE_S = 2e-4, 5e-3

@@ -18,7 +18,6 @@ are not carried out, and batches that lack their rows are dropped.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Semaphore
@@ -26,12 +25,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from veldt.exchange.requested_batches import REQUESTS_PER_INCARNATION, RequestedBatches
 from veldt.exchange.slots import Consumer, Producer, SlotRings, awaited
 from veldt.replay.batch import ReplayBatch
 from veldt.runtime.shared import Layout, SharedArrays
 
-# Size of an incarnation's range of request numbers: a number identifies the incarnation.
-REQUESTS_PER_INCARNATION = 2**32
 _SAMPLE, _UPDATE = 0, 1
 _LEDGER = {"mass": "float64", "rows": "int64", "incarnation": "int64", "dropped": "int64"}
 
@@ -211,14 +209,12 @@ class ReplayClient:
     def __init__(self, edge: ReplayEdge) -> None:
         self._edge = edge
         self._requests = [Producer(rings, 0) for rings in edge.requests]
-        self._batches, self._free = edge.batches(), deque(range(edge.num_batches))
-        self._pending, self._taken = deque[PendingBatch](), deque[PendingBatch]()
         edge.clients_1[0] += 1
-        self._number = int(edge.clients_1[0]) * REQUESTS_PER_INCARNATION
         self._mass_S, self._rows_S, self._dropped_S = map(edge.ledger, ("mass", "rows", "dropped"))
         self._incarnation_S, self._written_SP = edge.ledger("incarnation"), edge.written_SP
-        self._num_lost = 0  # priorities that were never sent
-        self._group = RequestBatcher(edge.num_batches)
+        self._requested = RequestedBatches(
+            edge.batches(), edge.rows, self._written_SP, int(edge.clients_1[0])
+        )
 
     @property
     def rows(self) -> int:
@@ -230,59 +226,41 @@ class ReplayClient:
 
     @property
     def dropped(self) -> int:
-        return int(self._dropped_S.sum()) + self._num_lost
+        return int(self._dropped_S.sum()) + self._requested.num_lost
 
     def request(self, seed: int, deadline_s: float) -> bool:
         # Incarnations are read first: a shard that restarts meanwhile skips this request.
         incarnation_S = self._incarnation_S.copy()
-        mass_S = self._mass_S.copy()
-        if not self._group.may_request(len(self._free)) or not mass_S.any():
+        pending = self._requested.next_request(seed, self._mass_S.copy(), incarnation_S)
+        if pending is None:
             return False
-        pending = PendingBatch.shared_out(
-            self._free[0], self._number + 1, seed, mass_S, self._edge.rows, incarnation_S
-        )
         asked = pending.asked
         # All shards or none: a shard asked for a batch that is then not made would write into another batch's arrays.
         if any(self._requests[shard].slot(deadline_s) is None for shard in asked):
             return False
-        self._free.popleft()
-        self._number = pending.number
+        self._requested.add(pending)
         for shard in asked:
             first, count = pending.part_S[shard], pending.count(shard)
             head = (_SAMPLE, pending.batch_index, first, count, pending.number, incarnation_S[shard])
             self._send(shard, (*head, pending.seed_of(shard)), deadline_s)
-        self._pending.append(pending)
         return True
 
     def take(self, deadline_s: float) -> ReplayBatch | None:
-        if not self._pending:
-            return None
-        oldest = self._pending[0]
-        if not awaited(
+        oldest = self._requested.oldest
+        if oldest is None or not awaited(
             lambda: oldest.is_settled(self._written_SP, self._incarnation_S), self._edge.done, deadline_s
         ):
             return None
-        self._pending.popleft()
-        if not oldest.written_S(self._written_SP).all():
-            self._free.append(oldest.batch_index)
-            return None
-        self._taken.append(oldest)
-        return self._batches[oldest.batch_index]
+        return self._requested.take_oldest()
 
     def give_back(self, priority_N: np.ndarray | None) -> None:
-        taken = self._taken.popleft()
-        if priority_N is not None:
-            self._send_priorities(taken, priority_N)
-        self._free.append(taken.batch_index)
+        self._requested.give_back(priority_N, self._incarnation_S, self._send_priorities)
 
-    def _send_priorities(self, taken: PendingBatch, priority_N: np.ndarray) -> None:
-        key_N = self._batches[taken.batch_index].key_N
-        for shard in taken.asked:
-            part, count = taken.part(shard), taken.count(shard)
-            head = (_UPDATE, 0, 0, count, 0, taken.incarnation_S[shard], 0)
-            is_alive = self._incarnation_S[shard] == taken.incarnation_S[shard]
-            if not (is_alive and self._send(shard, head, 0.0, key_N[part], priority_N[part])):
-                self._num_lost += count
+    def _send_priorities(
+        self, shard: int, incarnation: int, key_N: np.ndarray, priority_N: np.ndarray
+    ) -> bool:
+        head = (_UPDATE, 0, 0, len(key_N), 0, incarnation, 0)
+        return self._send(shard, head, 0.0, key_N, priority_N)
 
     def _send(
         self,
@@ -300,82 +278,3 @@ class ReplayClient:
             slot["key"][: len(key_N)], slot["priority"][: len(key_N)] = key_N, priority_N
         self._requests[shard].commit(wakes=priority_N is None)  # after priorities, requests wake the shard
         return True
-
-
-class PendingBatch(NamedTuple):
-    """A requested batch: shard s writes rows part_s to part_(s+1), if it has not restarted meanwhile.
-
-    The rows are written into the preallocated batch `batch_index`. `part_S` is int64 [S + 1], `incarnation_S` int64
-    [S], the shards' incarnations. `written_SP` below is int64 [S, P], the number of the request that each shard has
-    last written into each of the P preallocated batches.
-    """
-
-    batch_index: int
-    number: int
-    seed: int
-    part_S: np.ndarray
-    incarnation_S: np.ndarray
-
-    @classmethod
-    def shared_out(
-        cls,
-        batch_index: int,
-        number: int,
-        seed: int,
-        mass_S: np.ndarray,
-        rows: int,
-        incarnation_S: np.ndarray,
-    ) -> PendingBatch:
-        """Returns a request of `rows` rows, split over the shards in proportion to their sampling weight."""
-        part_S = np.concatenate([[0], np.cumsum(share_out(mass_S, rows, seed))])
-        return cls(batch_index, number, seed, part_S, incarnation_S)
-
-    @property
-    def asked(self) -> list[int]:
-        """The shards that have any rows of the batch."""
-        return np.flatnonzero(np.diff(self.part_S)).tolist()
-
-    def count(self, shard: int) -> int:
-        return int(self.part_S[shard + 1] - self.part_S[shard])
-
-    def part(self, shard: int) -> slice:
-        """The rows of the batch that are from this shard."""
-        return slice(int(self.part_S[shard]), int(self.part_S[shard + 1]))
-
-    def seed_of(self, shard: int) -> int:
-        """Returns an int64 seed by which a shard draws its part."""
-        state = np.random.SeedSequence([self.seed % 2**64, shard]).generate_state(1, np.uint64)
-        return int(state.view(np.int64)[0])
-
-    def written_S(self, written_SP: np.ndarray) -> np.ndarray:
-        """Which shards have written all rows requested from them, if any; bool [S]."""
-        return (np.diff(self.part_S) == 0) | (written_SP[:, self.batch_index] == self.number)
-
-    def is_settled(self, written_SP: np.ndarray, incarnation_S: np.ndarray) -> bool:
-        """Whether every shard has written its rows, or has died since the request."""
-        return bool((self.written_S(written_SP) | (incarnation_S != self.incarnation_S)).all())
-
-
-class RequestBatcher:
-    """Groups requests, so that sleeping shards are woken less often.
-
-    A group starts when a quarter of the preallocated batches is free, and fills all free ones.
-    """
-
-    def __init__(self, num_batches: int) -> None:
-        self.at_once = max(1, num_batches // 4)  # free batches needed to start a group
-        self._is_requesting = False
-
-    def may_request(self, free: int) -> bool:
-        """Whether to send one more request with `free` batches free; False ends a group."""
-        self._is_requesting = free >= (1 if self._is_requesting else self.at_once)
-        return self._is_requesting
-
-
-def share_out(mass_S: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Returns how many of `count` stratified draws fall to each shard, int64 [S]."""
-    rng = np.random.default_rng(seed)
-    target_N = (np.arange(count) + rng.random(count)) / count * mass_S.sum()
-    shard_N = np.searchsorted(np.cumsum(mass_S), target_N, side="right")
-    last = int(np.flatnonzero(mass_S)[-1])  # for a target that rounding has made as large as the total
-    return np.bincount(np.minimum(shard_N, last), minlength=len(mass_S))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from veldt.experiments.planning.games import env_of_game
-from veldt.setting_metadata import as_words
+from veldt.setting_text import as_words
 
 if TYPE_CHECKING:
     from veldt.experiments.figures import Exhibit

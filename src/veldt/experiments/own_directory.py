@@ -13,6 +13,7 @@ from veldt.errors import UsageError
 from veldt.runs import strict_json
 from veldt.runs.files import explained, read_file, write_atomically
 from veldt.runs.own_files import open_in_place
+from veldt.setting_text import in_sentence
 
 AGAIN = "give the same command again (what is done is kept)"  # what to do when there is room on the disk
 _LOCK = "lock"
@@ -124,10 +125,10 @@ class OwnDirectory:
             if name in self._may_grow and _is_larger(now.get(name), before.get(name)):
                 self._has_grown = True
             elif before.get(name) != now.get(name):
+                made, asked_now = in_sentence(before.get(name)), in_sentence(now.get(name))
                 raise UsageError(
-                    f"{self.root} was made with {self._name_in_messages(name)} {_shown(before.get(name))}, and "
-                    f"{_shown(now.get(name))} is asked now: continue it with the same, or name another directory by "
-                    "--out"
+                    f"{self.root} was made with {self._name_in_messages(name)} {made}, and {asked_now} is asked now: "
+                    "continue it with the same, or name another directory by --out"
                 )
 
 
@@ -142,9 +143,3 @@ def _flat(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_larger(now: Any, before: Any) -> bool:
     return isinstance(now, int) and isinstance(before, int) and now > before
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    return " ".join(map(str, value)) or "none" if isinstance(value, list) else str(value)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
 from veldt.evaluation.evaluator import play_episodes
 from veldt.exchange.gradients import NoAllReduce
-from veldt.learning.batch_sources import ReplaySource
+from veldt.learning.batch_sources import BatchShare, ReplaySource
 from veldt.learning.learner import Learner
-from veldt.learning.replay_batches import Noise
+from veldt.learning.replay_batches import BatchConverter, Noise
 from veldt.learning.targets import TargetNetworks
 from veldt.recipes import find
 from veldt.recipes.overrides import build_config
@@ -40,10 +41,6 @@ _OWN_DRAWS = 1_000  # added to the seed of the second learner's batches
 class _BorrowedReplay(ReplaySource):
     """Batches from a replay buffer that another source fills."""
 
-    def borrow(self, other: ReplaySource) -> None:
-        """Samples from the buffer of `other` from now on."""
-        self.buffer = other.buffer
-
     def store(self) -> None:
         pass
 
@@ -52,13 +49,8 @@ class Secondary:
     """The second learner: a network, an optimiser and target networks of its own, and the first one's replay buffer."""
 
     def __init__(self, run_plan: RunPlan, primary: SamplerLearner, seed: int) -> None:
-        replay = run_plan.config.replay
         algorithm = run_plan.algorithm()
-        assert (
-            replay is not None
-            and isinstance(algorithm, OffPolicy)
-            and isinstance(primary.experience, ReplaySource)
-        )
+        assert isinstance(algorithm, OffPolicy) and isinstance(primary.experience, ReplaySource)
         self._algorithm, self._steps = algorithm, run_plan.config.run.steps
         self.network, self.parameters = run_plan.network()
         forward = run_plan.forward(self.network, lambda _: None)
@@ -71,20 +63,14 @@ class Secondary:
         self._learner = Learner(algorithm, forward, self.parameters, NoAllReduce(), targets)
         self._source = _BorrowedReplay(
             algorithm,
-            forward,
-            targets.forwards,
+            partial(algorithm.targets, forward, targets.forwards),
             primary.slot,
-            replay,
-            run_plan.device,
-            seed + _OWN_DRAWS,
+            primary.experience.buffer,
+            BatchConverter(run_plan.spec, Noise.of(algorithm, self.network), run_plan.device),
+            BatchShare(algorithm.batch_size, algorithm.learning_starts, seed + _OWN_DRAWS, NoAllReduce()),
             StageClock(),
-            noise=Noise.of(algorithm, self.network),
             note=lambda _: None,
-            rows=algorithm.batch_size,
-            starts=algorithm.learning_starts,
-            edge=NoAllReduce(),
         )
-        self._source.borrow(primary.experience)
 
     def learn(self, before: int, steps: int, slot_steps: int) -> None:
         """Makes the updates that are due after `steps` steps of the first learner; `before` its last rollout."""

@@ -1,6 +1,6 @@
 """Raw observations, as an environment gives them, to the input of a network: as operations of a graph.
 
-`envs.env.ObservationCodec` does the same to one observation at a time, on numpy arrays.
+`ObservationCodec` in `envs.from_gymnasium` does the same to one observation at a time, on numpy arrays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from veldt.envs.env import ObservationCodec
+from veldt.envs.from_gymnasium.observation_codec import ObservationCodec
 from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.errors import UsageError
 

@@ -9,7 +9,7 @@ from typing import Any
 from veldt.config.run_code import own_names
 from veldt.config.train_config import SECTIONS, TrainConfig
 from veldt.recipes import RECIPES
-from veldt.setting_metadata import as_words
+from veldt.setting_text import as_words
 
 # What is measured where it is not given, and decides rounding.
 _MEASURED = ("precision", "threads")

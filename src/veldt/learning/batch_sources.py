@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Forward, OffPolicy, OnPolicy
-from veldt.algorithms.groups import Targets
+from veldt.algorithms.transitions import Transitions
 from veldt.envs.seeding import REPLAY, SHUFFLE, derive_seed
 from veldt.envs.trajectory import Trajectory
 from veldt.exchange.gradients import GradientEdge
 from veldt.learning.batch_memory import BatchMemory
 from veldt.learning.checked_loss import required_priority
 from veldt.learning.normalisation import RewardNormaliser
-from veldt.learning.replay_batches import Noise, to_transitions, with_global_weights
+from veldt.learning.outside_rewards import OutsideRewards
+from veldt.learning.replay_batches import BatchConverter, with_global_weights
 from veldt.replay.batch import batch_layouts
-from veldt.replay.settings import ReplayConfig
 from veldt.sampling.sampler import Sampler
 from veldt.tracking.stage_clock import StageClock
+
+if TYPE_CHECKING:
+    from veldt.replay.buffer import ReplayBuffer  # loads numba, which an on-policy run does not need
 
 
 class BatchSource(Protocol):
@@ -102,6 +105,23 @@ class OnPolicySource:
             self._rewards.load(counters["rewards"])
 
 
+@dataclass(frozen=True)
+class BatchShare:
+    """What one learner samples of each batch.
+
+    Args:
+        rows: rows of the algorithm's batch that it samples.
+        starts: steps before its first update.
+        seed: of its draws.
+        edge: connects the learners that share each batch.
+    """
+
+    rows: int
+    starts: int
+    seed: int
+    edge: GradientEdge
+
+
 class ReplaySource:
     """See `BatchSource`: stores rollouts in a replay buffer and samples batches at the training intensity.
 
@@ -109,75 +129,59 @@ class ReplaySource:
     average, counted from the start of learning.
 
     Args:
-        target: the target networks' forward passes.
-        noise: numbers of standard normal values that an update and each of its rows need.
+        make_batch: the algorithm's `targets`, with the networks that it needs.
+        slot: the rollouts that are stored.
+        buffer: where they are stored.
         note: called with a message for the user.
-        rows: rows of the algorithm's batch that this process samples.
-        starts: steps before the first update.
-        threads: number of threads that assemble batches.
-        edge: connects the learners that share each batch.
     """
 
     def __init__(
         self,
         algorithm: OffPolicy,
-        forward: Forward,
-        target: Targets,
+        make_batch: Callable[[Transitions], Any],
         slot: Trajectory,
-        config: ReplayConfig,
-        device: torch.device,
-        run_seed: int,
+        buffer: ReplayBuffer,
+        converter: BatchConverter,
+        share: BatchShare,
         clock: StageClock,
-        noise: Noise,
         note: Callable[[str], None],
-        rows: int,
-        starts: int,
-        threads: int = 1,
-        *,
-        edge: GradientEdge,
     ) -> None:
-        from veldt.replay.buffer import ReplayBuffer  # here, because it loads numba
-
-        self._algorithm, self._forward, self._target = algorithm, forward, target
-        self._edge = edge
-        self._slot, self._config, self._device = slot, config, device
-        self._run_seed, self._clock, self._noise, self._note = run_seed, clock, noise, note
-        self.buffer = ReplayBuffer(slot.spec, slot.width, config, algorithm.returns, threads)
+        self._algorithm, self._make_batch, self._slot = algorithm, make_batch, slot
+        self.buffer, self._config, self._converter = buffer, buffer.config, converter
+        self._share, self._clock = share, clock
         self.updates = 0
         self._updates_before = 0  # updates done when learning last started
-        self._memory = BatchMemory(batch_layouts(slot.spec, rows), device)
-        self._rows, self._batch = rows, self._memory.next()
-        self._starts, self._starts_at = starts, starts
+        self._memory = BatchMemory(batch_layouts(converter.spec, share.rows), converter.device)
+        self._batch = self._memory.next()
+        self._starts_at = share.starts
         self._steps = 0
-        self._num_outside = 0
-        self._beta = config.importance_exponent
+        self._outside_rewards = OutsideRewards(algorithm, note)
+        self._beta = self._config.importance_exponent
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         with self._clock("replay"):
             self.store()
-        self._steps = steps
-        self._count_outside()
-        if steps <= self._starts_at or self._edge.all_reduce_max(float(len(self.buffer) < self._rows)):
+        self._steps, share = steps, self._share
+        self._outside_rewards.count(self._slot)
+        if steps <= self._starts_at or share.edge.all_reduce_max(float(len(self.buffer) < share.rows)):
             # Also in mid-run, if the replay buffer has become too small. Skipped updates are not caught up.
             self._updates_before, self._starts_at = self.updates, max(self._starts_at, steps)
             return
         self._beta = self._config.beta(progress)
         while self.updates < self._due(steps):
             with self._clock("replay"):
-                seed = derive_seed(self._run_seed, REPLAY, self.updates)
+                seed = derive_seed(share.seed, REPLAY, self.updates)
                 self._batch = self._memory.next()
                 self.buffer.sample(self._batch, seed)
-                seeds = [derive_seed(self._run_seed, REPLAY, self.updates, purpose) for purpose in (1, 2)]
-                transitions = to_transitions(
-                    self._batch, self._slot.spec, self._beta, self._noise, seeds, self._device
-                )
+                seeds = [derive_seed(share.seed, REPLAY, self.updates, purpose) for purpose in (1, 2)]
+                transitions = self._converter.to_transitions(self._batch, self._beta, seeds)
                 self._memory.copies_are_queued()
                 if self._config.replay == "prioritised":
                     # Every rank samples the same number of rows, whatever its sum of sampling weights.
                     least_mass = float(self._batch.mass_N.min()) / self.buffer.index.mass
-                    transitions = with_global_weights(transitions, least_mass, self._beta, self._edge)
+                    transitions = with_global_weights(transitions, least_mass, self._beta, share.edge)
             with self._clock("train"):
-                batch = self._algorithm.targets(self._forward, self._target, transitions)
+                batch = self._make_batch(transitions)
             self.updates += 1
             yield batch, float(self._batch.version_N.mean())
 
@@ -193,8 +197,8 @@ class ReplaySource:
 
     def refill(self, steps: int) -> int:
         """Restarts with an empty replay buffer in mid-run. Learning pauses for the steps returned, as at the start."""
-        self._updates_before, self._starts_at = self.updates, steps + self._starts
-        return self._starts
+        self._updates_before, self._starts_at = self.updates, steps + self._share.starts
+        return self._share.starts
 
     def metrics(self) -> dict[str, float]:
         learned = (self.updates - self._updates_before) * self._algorithm.batch_size
@@ -204,38 +208,20 @@ class ReplaySource:
         }
         if self._config.replay == "prioritised":
             metrics |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.buffer.dropped)}
-        if self._algorithm.reward_range is not None:
-            metrics["replay/rewards_outside_atoms"] = float(self._num_outside)
-        return metrics
+        return metrics | self._outside_rewards.metrics()
 
     def counters(self) -> dict[str, Any]:
         return {
             "updates": self.updates,
             "updates_before": self._updates_before,
             "starts_at": self._starts_at,
-            "outside": self._num_outside,
+            "outside": self._outside_rewards.total,
         }
 
     def load(self, counters: Mapping[str, Any]) -> None:
         self.updates, self._updates_before = int(counters["updates"]), int(counters["updates_before"])
-        self._starts_at, self._num_outside = int(counters["starts_at"]), int(counters["outside"])
+        self._starts_at, self._outside_rewards.total = int(counters["starts_at"]), int(counters["outside"])
 
     def _due(self, steps: int) -> int:
         used = (steps - self._starts_at) * self._algorithm.intensity
         return self._updates_before + int(used // self._algorithm.batch_size)
-
-    def _count_outside(self) -> None:
-        if self._algorithm.reward_range is None:
-            return
-        low, high = self._algorithm.reward_range
-        reward = self._slot.reward[self._slot.valid]
-        if self._algorithm.returns.clip_rewards:
-            reward = reward.clip(-1.0, 1.0)
-        outside = int(np.count_nonzero((reward < low) | (reward > high)))
-        if outside and not self._num_outside:
-            self._note(
-                f"{outside} of the last {len(reward)} rewards lie outside the atoms' range, {low:g} to {high:g}, and "
-                "values beyond cannot be learned: widen --value-min and --value-max, or use --clip-rewards (metrics "
-                "count them on as replay/rewards_outside_atoms)"
-            )
-        self._num_outside += outside

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Loss
-from veldt.exchange.central_store import PARAMETERS, CentralStoreClient, Chunk
+from veldt.exchange.central_store import CentralStoreClient, Chunk
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.learning.optimiser import GroupedRule, GroupSlice
 from veldt.networks.flat import FlatParameters
 from veldt.runtime.devices import in_host_memory, one_thread, to_device

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Forward, Loss
-from veldt.errors import CheckpointError, UsageError, diverged
+from veldt.errors import ARRAYS_DO_NOT_FIT, CheckpointError, UsageError, diverged
 from veldt.exchange.gradients import GradientEdge
 from veldt.functional.updates import clip_by_norm
 from veldt.learning.checked_loss import checked_loss
@@ -197,7 +197,7 @@ def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: 
                     shapes = f"{tuple(stored.shape)}, expected {tuple(part.shape)}"
                     raise RuntimeError(f"{key}/{name} has shape {shapes}")
                 part.copy_(stored)
-    except (KeyError, RuntimeError, TypeError) as error:
+    except ARRAYS_DO_NOT_FIT as error:
         raise CheckpointError(
             f"the checkpoint's optimiser state does not fit this network: {_misfit(error)}"
         ) from None
@@ -207,7 +207,7 @@ def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None
     """Copies a checkpoint's weights into a network's parameters."""
     try:
         parameters.load({name: torch.from_numpy(array) for name, array in weights.items()})
-    except (KeyError, RuntimeError, TypeError) as error:
+    except ARRAYS_DO_NOT_FIT as error:
         raise CheckpointError(
             f"the checkpoint's weights do not fit this network: {_misfit(error)}; the code of the network is not what "
             "it was, or the environment's observations or actions have other shapes than those that the run began with"

@@ -1,6 +1,6 @@
 """Batches of replay on the learner's device: their conversion from the stored form, and one batch ahead of the learner.
 
-    stored: `ReplayBatch` --to_transitions--> on the device: `Transitions` ==> targets, loss ==> priorities --> stored
+    stored: `ReplayBatch` --BatchConverter--> on the device: `Transitions` ==> targets, loss ==> priorities --> stored
 
 A local replay buffer's batches are converted when they are sampled. Those of replay shards are converted by
 `ReplayBatches`, on an accelerator one ahead, on a stream of its own:
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -46,44 +47,43 @@ class Noise(NamedTuple):
         return cls(shared, each_row)
 
 
-def to_transitions(
-    batch: ReplayBatch,
-    spec: EnvSpec,
-    beta: float,
-    noise: Noise,
-    seeds: Sequence[int],
-    device: torch.device,
-) -> Transitions:
-    """Converts a batch to transitions on `device`, with importance weights for β and with noise.
+@dataclass(frozen=True)
+class BatchConverter:
+    """Converts stored batches to transitions on `device`, with the noise that the algorithm needs for an update."""
 
-    On the CPU they are views of the batch. `seeds` are those of the noise for all rows together, and of the noise of
-    each row.
-    """
+    spec: EnvSpec
+    noise: Noise
+    device: torch.device
 
-    def normals(rows: int, columns: int, seed: int) -> Tensor:
-        generator = torch.Generator().manual_seed(seed) if columns else None
-        return to_device(torch.randn(rows, columns, generator=generator), device)
+    def to_transitions(self, batch: ReplayBatch, beta: float, seeds: Sequence[int]) -> Transitions:
+        """Converts a batch, with importance weights for β. On the CPU, transitions are views of the batch.
 
-    def tensor(array: np.ndarray) -> Tensor:
-        return to_device(torch.from_numpy(array), device)
+        `seeds` are those of the noise for all rows together, and of the noise of each row.
+        """
+        return Transitions(
+            observation=self._observation(batch.observation),
+            action=self._tensor(batch.action_N),
+            reward=self._tensor(batch.reward_N),
+            discount=self._tensor(batch.discount_N),
+            next_observation=self._observation(batch.next_observation),
+            weight=self._tensor(importance_weights(batch.mass_N, beta)),
+            noise=self._normals(3, self.noise.shared, seeds[0]),
+            row_noise=self._normals(len(batch), self.noise.each_row, seeds[1]),
+        )
 
-    def observation(arrays: Mapping[str, np.ndarray]) -> Observation:
-        fields = {name: tensor(array) for name, array in arrays.items()}
-        for name, field in spec.observation.items():
+    def _observation(self, arrays: Mapping[str, np.ndarray]) -> Observation:
+        fields = {name: self._tensor(array) for name, array in arrays.items()}
+        for name, field in self.spec.observation.items():
             if field.stack > 1:  # [N, H, W, K] to [N, K, H, W], in channels-last memory
                 fields[name] = fields[name].permute(0, 3, 1, 2)
-        return fields if spec.is_dict else fields[""]
+        return fields if self.spec.is_dict else fields[""]
 
-    return Transitions(
-        observation=observation(batch.observation),
-        action=tensor(batch.action_N),
-        reward=tensor(batch.reward_N),
-        discount=tensor(batch.discount_N),
-        next_observation=observation(batch.next_observation),
-        weight=tensor(importance_weights(batch.mass_N, beta)),
-        noise=normals(3, noise.shared, seeds[0]),
-        row_noise=normals(len(batch), noise.each_row, seeds[1]),
-    )
+    def _normals(self, rows: int, columns: int, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed) if columns else None
+        return to_device(torch.randn(rows, columns, generator=generator), self.device)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return to_device(torch.from_numpy(array), self.device)
 
 
 def with_global_weights(

@@ -11,7 +11,7 @@ import torch
 
 from veldt.envs.action_replay import Unfinished
 from veldt.envs.in_process import VectorEnvs
-from veldt.errors import CheckpointError
+from veldt.errors import ARRAYS_DO_NOT_FIT, CheckpointError
 from veldt.exchange.graph import Groups as Groups
 from veldt.learning.batch_sources import BatchSource, ReplaySource
 from veldt.learning.learner import Learner
@@ -109,7 +109,7 @@ class Snapshot:
                 getattr(slot, name)[0] = saved[name]
             if self.sampler.initial_state_BM.numel():
                 self.sampler.initial_state_BM.copy_(torch.from_numpy(saved["initial_recurrent_state"]))
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        except ARRAYS_DO_NOT_FIT as error:
             raise CheckpointError(f"the checkpoint's envs are not this run's: {error}") from None
         unfinished = {}
         for b in range(slot.width):

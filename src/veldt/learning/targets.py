@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.groups import Forward, TargetNetwork, Targets
-from veldt.errors import CheckpointError, UsageError
+from veldt.errors import ARRAYS_DO_NOT_FIT, CheckpointError, UsageError
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import Network
 
@@ -91,7 +91,7 @@ class TargetNetworks:
                     },
                     None if len(self._names[name]) == len(own.names) else self._names[name],
                 )
-        except (KeyError, RuntimeError, TypeError) as error:
+        except ARRAYS_DO_NOT_FIT as error:
             raise CheckpointError(
                 f"the checkpoint's target networks do not fit this algorithm: {error}"
             ) from None

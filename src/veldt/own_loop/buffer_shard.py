@@ -9,7 +9,8 @@ from veldt.errors import UsageError
 from veldt.exchange.replay import ReplayEnds
 from veldt.exchange.slots import ReceivedSlot, Slots
 from veldt.formatting import gib
-from veldt.own_loop.buffer_ends import COUNT, PRIORITY
+from veldt.own_loop.buffer_ends import COUNT
+from veldt.own_loop.row_format import PRIORITY
 from veldt.replay.row_buffer import RowBuffer
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout

@@ -17,10 +17,11 @@ from typing import Any
 from veldt.errors import UsageError
 from veldt.exchange.graph import Edge, ReplaySpec, Role, SlotsSpec, Wiring
 from veldt.exchange.rate_limiter import RateLimiterSpec, least_slack
-from veldt.own_loop.buffer_ends import COUNT, PRIORITY, BufferAdder, BufferSampler, RowFormat
+from veldt.own_loop.buffer_ends import COUNT, BufferAdder, BufferSampler
 from veldt.own_loop.buffer_shard import BufferShardPlan, run_buffer_shard
 from veldt.own_loop.piece import HUNG_S, STARTUP_TIMEOUT_S, Parts, Users
 from veldt.own_loop.role_process import RoleProcess
+from veldt.own_loop.row_format import PRIORITY, RowFormat
 from veldt.replay.row_buffer import row_batch_layouts
 from veldt.runtime.shared import Layout
 

@@ -16,7 +16,8 @@ from veldt.recipes.draft import NOTHING
 from veldt.recipes.overrides import build_config
 from veldt.recipes.recipe import find
 from veldt.recipes.registration import plugins_of
-from veldt.setting_metadata import check_type, flag
+from veldt.setting_metadata import check_type
+from veldt.setting_text import flag
 from veldt.user_code.import_path import can_be_loaded, name_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 ENV = "env"  # an argument of every run, not a setting of a recipe
 

@@ -16,7 +16,7 @@ from veldt.recipes.draft import NOTHING, Draft, names_of
 from veldt.recipes.foreign_names import ABSENT, ENV, FOREIGN, Here
 from veldt.recipes.recipe import RECIPES
 from veldt.replay.settings import ReplayConfig
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 _REPLAY = names_of(ReplayConfig) | {"checkpoint_replay"}  # the latter is a setting of every run
 _ACTORS = names_of(ApexConfig) | names_of(Ga3cConfig) | names_of(ImpalaConfig)

@@ -25,6 +25,7 @@ from veldt.recipes.taken_names import check_names
 from veldt.registry import Registry
 from veldt.replay.settings import ReplayConfig
 from veldt.setting_metadata import Unit
+from veldt.setting_text import in_table
 
 SA = "Stooke & Abbeel 2018"
 DEFAULT = "veldt's default"
@@ -200,7 +201,7 @@ class Recipe:
                 if setting.name in given:
                     source = "given"
                 value = getattr(part, setting.name)
-                rows.append((setting.name, _show(value), _unit(hints[setting.name]), source))
+                rows.append((setting.name, in_table(value), _unit(hints[setting.name]), source))
         return rows
 
 
@@ -234,13 +235,3 @@ def _family(algorithm: str) -> type[AlgorithmConfig]:
 
 def _unit(hint: Any) -> str:
     return next((extra.name for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Unit)), "")
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, tuple):
-        return " ".join(str(item) for item in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)

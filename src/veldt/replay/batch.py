@@ -2,7 +2,7 @@
 
 The replay buffer writes it, in memory of its own process, or in a learner's memory from another process. The learner
 reads it, and gives its keys back with new priorities. On the learner's device a batch is `algorithms.transitions`
-`Transitions`; `learning.replay_batches.to_transitions` converts the one to the other.
+`Transitions`; `BatchConverter` in `learning.replay_batches` converts the one to the other.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class ReplayBuffer:
         self, spec: EnvSpec, width: int, config: ReplayConfig, returns: NStep, threads: int = 1
     ) -> None:
         share = transitions_each(spec, width, config, returns)
-        self._returns = returns
+        self.config, self._returns = config, returns
         self.ring = Ring(spec, width, share, returns.steps, config.compress_frames, threads)
         self._fields = spec.observation
         self.index: SamplingStrategy = (

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from veldt.envs.spec import ArraySpec
 from veldt.errors import UsageError
-from veldt.setting_metadata import Unit, check_values, flag
+from veldt.setting_metadata import Unit, check_values
+from veldt.setting_text import flag
 
 
 def is_compressed(field: ArraySpec) -> bool:

@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 
-from veldt.report.charts import SERIES_COLOURS, Line, line_chart
+from veldt.report.charts import SERIES_COLOURS, Series, line_chart
 from veldt.report.groups import Environment, Group
 from veldt.report.scores import (
     REPEATS,
@@ -130,7 +130,7 @@ def _profiles(methods: list[Method]) -> str:
         [method.normalised.ravel() for method in methods if method.normalised is not None]
     )
     taus = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), _TAUS)
-    lines = []
+    series = []
     for colour, method in enumerate(methods):
         assert method.normalised is not None
         band = None
@@ -139,8 +139,8 @@ def _profiles(methods: list[Method]) -> str:
                 lambda scores: performance_profile(scores, taus), method.normalised, repeats=REPEATS, seed=0
             )
             band = (taus, np.asarray(ends[0]), np.asarray(ends[1]))
-        lines.append(Line(colour, (taus, performance_profile(method.normalised, taus)), band=band))
-    chart = line_chart(lines, "human-normalised score", 528, 280, "performance-profiles")
+        series.append(Series(colour, (taus, performance_profile(method.normalised, taus)), band=band))
+    chart = line_chart(series, "human-normalised score", 528, 280, "performance-profiles")
     title = "<h3>Performance profiles<small>share of runs with a higher score</small></h3>"
     return f"<figure>{title}{chart}</figure>"
 

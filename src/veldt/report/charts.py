@@ -30,7 +30,7 @@ Curve = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Line:
+class Series:
     """One curve: `strong` is drawn in front, `faint` ones behind it; `band` is (x, low, high). All float64 [points]."""
 
     colour: int
@@ -39,11 +39,11 @@ class Line:
     band: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def is_empty(self) -> bool:
-        """Whether the line has no points."""
+        """Whether it has no points."""
         return len(self.strong[0]) == 0 and all(len(x) == 0 for x, _ in self.faint)
 
 
-def line_chart(lines: Sequence[Line], x_label: str, width: int, height: int, identifier: str) -> str:
+def line_chart(series: Sequence[Series], x_label: str, width: int, height: int, identifier: str) -> str:
     """Returns an `<svg>` of `width` x `height` CSS pixels; `identifier`, unique on the page, prefixes element ids."""
     try:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -59,9 +59,9 @@ def line_chart(lines: Sequence[Line], x_label: str, width: int, height: int, ide
     axes = figure.add_axes(
         (left / width, bottom / height, (width - left - right) / width, (height - bottom - top) / height)
     )
-    for line in lines:
-        _draw(axes, line)
-    low, high = _limits(lines)
+    for one in series:
+        _draw(axes, one)
+    low, high = _limits(series)
     axes.set_ylim(low, high)
     axes.margins(x=0.01)
     axes.patch.set_visible(False)
@@ -79,33 +79,33 @@ def line_chart(lines: Sequence[Line], x_label: str, width: int, height: int, ide
     return _svg(figure, identifier)
 
 
-def clipped(lines: Sequence[Line]) -> float | None:
+def clipped(series: Sequence[Series]) -> float | None:
     """Returns the value farthest outside the chart's y axis, if spikes were cut off to keep the rest readable."""
-    values = _values(lines)
-    low, high = _limits(lines)
+    values = _values(series)
+    low, high = _limits(series)
     outside = values[(values < low) | (values > high)]
     return float(outside[np.abs(outside).argmax()]) if len(outside) else None
 
 
-def _draw(axes: Axes, line: Line) -> None:
-    colour = f"#a0000{line.colour % SERIES_COLOURS}"
-    if line.band is not None:
-        axes.fill_between(*line.band, color=colour, alpha=0.14, linewidth=0)
+def _draw(axes: Axes, one: Series) -> None:
+    colour = f"#a0000{one.colour % SERIES_COLOURS}"
+    if one.band is not None:
+        axes.fill_between(*one.band, color=colour, alpha=0.14, linewidth=0)
     # A single point has no line, so it gets a marker.
-    for x, y in line.faint:
+    for x, y in one.faint:
         axes.plot(x, y, color=colour, alpha=0.25, linewidth=0.9, marker="o" if len(x) == 1 else "")
-    x, y = line.strong
+    x, y = one.strong
     axes.plot(x, y, color=colour, linewidth=2, marker="o" if len(x) == 1 else "", solid_joinstyle="round")
 
 
-def _values(lines: Sequence[Line]) -> np.ndarray:
-    curves = [y for line in lines for _, y in (line.strong, *line.faint)]
+def _values(series: Sequence[Series]) -> np.ndarray:
+    curves = [y for one in series for _, y in (one.strong, *one.faint)]
     return np.concatenate([*curves, np.empty(0)])
 
 
-def _limits(lines: Sequence[Line]) -> tuple[float, float]:
+def _limits(series: Sequence[Series]) -> tuple[float, float]:
     """Limits of the y axis: all values, unless a few spikes would flatten the rest."""
-    values = _values(lines)
+    values = _values(series)
     if not len(values):
         return 0.0, 1.0
     low, high = float(values.min()), float(values.max())

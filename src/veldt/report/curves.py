@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from veldt import formatting
-from veldt.report.charts import SERIES_COLOURS, Curve, Line, clipped, line_chart
+from veldt.report.charts import SERIES_COLOURS, Curve, Series, clipped, line_chart
 from veldt.report.data import RunData, on_common_grid, smoothed
 from veldt.report.groups import Environment, Group
 
@@ -131,15 +131,15 @@ def learning_section(environment: Environment) -> str:
 def small_chart(key: str, environment: Environment, axis: Axis) -> str:
     """A `<figure>` of one metric, smoothed, over the raw values; "" if no run has a value of it."""
     groups = environment.groups
-    lines = [_line(colour, group, axis, key, len(groups) == 1) for colour, group in enumerate(groups)]
-    if all(line.is_empty() for line in lines):
+    series = [_series(colour, group, axis, key, len(groups) == 1) for colour, group in enumerate(groups)]
+    if all(one.is_empty() for one in series):
         return ""
     title, unit = TITLES.get(
         key, (key.partition("/")[2].replace("_", " ").capitalize(), key.partition("/")[0])
     )
     identifier = f"{environment.prefix}{key.replace('/', '-').replace('_', '-')}-{axis.key}"
-    chart = line_chart(lines, axis.label, 344, 190, identifier)
-    spike = clipped(lines)
+    chart = line_chart(series, axis.label, 344, 190, identifier)
+    spike = clipped(series)
     note = (
         ""
         if spike is None
@@ -160,7 +160,7 @@ def legend(groups: list[Group]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _line(colour: int, group: Group, axis: Axis, key: str, alone: bool) -> Line:
+def _series(colour: int, group: Group, axis: Axis, key: str, alone: bool) -> Series:
     if key == LENGTH:
         # From the log of episodes, as the returns are: a mean of 100 needs no smoothing.
         raw = curves = [axis.over_steps(run, run.mean_lengths()) for run in group.runs]
@@ -169,6 +169,6 @@ def _line(colour: int, group: Group, axis: Axis, key: str, alone: bool) -> Line:
         curves = [(x, smoothed(y)) for x, y in raw]
     if len(curves) == 1:
         # Raw values of several groups would hide the curves.
-        return Line(colour, curves[0], raw if alone else ())
+        return Series(colour, curves[0], raw if alone else ())
     x, values = on_common_grid(curves)
-    return Line(colour, (x, values.mean(axis=0)), curves)
+    return Series(colour, (x, values.mean(axis=0)), curves)

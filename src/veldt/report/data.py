@@ -12,7 +12,7 @@ import numpy as np
 from veldt.formatting import as_float
 from veldt.report.charts import Curve
 from veldt.report.finished_episodes import EpisodeHistory, mean_of_last
-from veldt.report.state import State, state_of
+from veldt.report.status import RunStatus, status_of
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import WINDOW
 from veldt.tracking.metrics import read_metrics
@@ -51,11 +51,11 @@ class RunData:
         )
 
     @property
-    def state(self) -> State:
+    def status(self) -> RunStatus:
         """The state of the run."""
         reason = str(self.summary.get("reason") or "") if self.summary else None
         target = as_float(self.settings().get("run.steps"))
-        return state_of(self.running, reason, self.metric("steps", "step"), target)
+        return status_of(self.running, reason, self.metric("steps", "step"), target)
 
     def setting(self, key: str) -> str:
         """Returns `recipe`, `env`, `seed` or another setting as text, "" if unknown."""

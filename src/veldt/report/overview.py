@@ -23,13 +23,13 @@ def heading(runs: list[RunData]) -> str:
     """The header: the title and, for a single run, its name, state, seed and date."""
     if len(runs) > 1:
         # The table shows the progress of each run.
-        states = [run.state.text.partition(" at ")[0] for run in runs]
-        counted = [f"{state}: {states.count(state)}" for state in dict.fromkeys(states)]
+        statuses = [run.status.text.partition(" at ")[0] for run in runs]
+        counted = [f"{status}: {statuses.count(status)}" for status in dict.fromkeys(statuses)]
         parts = [f"{len(runs)} runs", *counted]
         return f"<header><h1>{_heading(runs)}</h1>{_lead([escape(part) for part in parts])}</header>"
     run = runs[0]
     known = [
-        f'<span class="state {run.state.kind}">{run.state.text.capitalize()}</span>',
+        f'<span class="state {run.status.kind}">{run.status.text.capitalize()}</span>',
         f"<span>{escape(run.name)}</span>",
     ]
     for key in ("algorithm", "system", "seed", "device", "precision"):
@@ -133,7 +133,7 @@ def _table(environments: list[Environment], out: Path) -> str:
                 mark = f'<i style="background:var(--series-{colour % SERIES_COLOURS})"></i>'
                 cells = [
                     f"{mark}{linked_name(run, out)}",
-                    f'<span class="state {run.state.kind}">{run.state.text}</span>',
+                    f'<span class="state {run.status.kind}">{run.status.text}</span>',
                 ]
                 if several:
                     cells.insert(1, escape(run.setting("env") or formatting.MISSING))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from veldt.report.charts import Curve, Line, line_chart
+from veldt.report.charts import Curve, Series, line_chart
 from veldt.report.curves import STEPS, Axis, legend, time_axis
 from veldt.report.data import on_common_grid
 from veldt.report.groups import Environment, Group
@@ -19,13 +19,13 @@ def return_section(environment: Environment) -> str:
     """Charts of the return over agent steps and over time."""
     groups, charts = environment.groups, []
     for axis, caption in ((STEPS, "Over agent steps"), (time_axis(environment), "Over time")):
-        lines = [_line(colour, group, axis) for colour, group in enumerate(groups)]
-        if all(line.is_empty() for line in lines):
+        series = [_series(colour, group, axis) for colour, group in enumerate(groups)]
+        if all(one.is_empty() for one in series):
             continue
         # A chart scaled down to a phone is not readable, so both sizes are drawn and the style sheet shows one.
         identifier = f"{environment.prefix}return-{axis.key}"
-        wide = line_chart(lines, axis.label, 528, 320, f"{identifier}-wide")
-        narrow = line_chart(lines, axis.label, 344, 250, f"{identifier}-narrow")
+        wide = line_chart(series, axis.label, 528, 320, f"{identifier}-wide")
+        narrow = line_chart(series, axis.label, 344, 250, f"{identifier}-narrow")
         drawings = f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
         charts.append(f"<figure><h3>{caption}</h3>{drawings}</figure>")
     if not charts:
@@ -51,19 +51,19 @@ def centre_and_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
     return np.asarray(statistic(scores)), np.asarray(low), np.asarray(high)
 
 
-def _line(colour: int, group: Group, axis: Axis) -> Line:
+def _series(colour: int, group: Group, axis: Axis) -> Series:
     curves: list[Curve] = [axis.over_steps(run, run.mean_returns()) for run in group.runs]
     if len(curves) == 1:
         run = group.runs[0]
-        return Line(colour, curves[0], [axis.over_steps(run, run.single_returns())])
+        return Series(colour, curves[0], [axis.over_steps(run, run.single_returns())])
     curves = [(x, y) for x, y in curves if len(x)]  # a run without an episode has none
     if len(curves) < 2:
-        return Line(colour, curves[0] if curves else (np.empty(0), np.empty(0)))
+        return Series(colour, curves[0] if curves else (np.empty(0), np.empty(0)))
     x, values = on_common_grid(curves)
     if not len(x):
-        return Line(colour, (x, x), curves)
+        return Series(colour, (x, x), curves)
     centre, low, high = centre_and_interval(values)
-    return Line(colour, (x, centre), curves, (x, low, high))
+    return Series(colour, (x, centre), curves, (x, low, high))
 
 
 def _note(groups: list[Group]) -> str:

@@ -149,6 +149,6 @@ def _efforts(group: Group, target: float) -> list[str]:
 def _number_of_runs(group: Group) -> str:
     """How many runs have a score, and how many of them are not at their end."""
     known = [run for run in group.runs if np.isfinite(score_of(run))]
-    unfinished = sum(run.state.kind != "done" for run in known)
+    unfinished = sum(run.status.kind != "done" for run in known)
     text = str(len(known)) if len(known) == len(group.runs) else f"{len(known)} of {len(group.runs)}"
     return f"{text}, {unfinished} unfinished" if unfinished else text

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.errors import CheckpointError
+from veldt.errors import NOT_AS_STORED, CheckpointError
 from veldt.runs import strict_json
 from veldt.runs.files import open_to_read, read_file, sync_directory, write_new_file
 from veldt.runs.own_names import GROUP, MANIFEST
@@ -88,7 +88,7 @@ def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
     """
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except NOT_AS_STORED as error:
         if checkpoint is None:
             raise
         raise CheckpointError(

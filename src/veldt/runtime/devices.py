@@ -11,7 +11,8 @@ from torch import Tensor
 
 from veldt.errors import UsageError
 from veldt.runtime.cores import allowed_cores
-from veldt.setting_metadata import check_type, flag
+from veldt.setting_metadata import check_type
+from veldt.setting_text import flag
 
 # Types of device to which a copy from ordinary memory has read all of it when the call returns, also without waiting
 # for the work that is queued on the device.

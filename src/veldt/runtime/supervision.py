@@ -2,9 +2,9 @@
 
 A role that dies, is stopped by a signal for too long, or sends no heartbeat within its deadline (then it is killed) is
 restarted with the same number and arguments after a pause that doubles each time, up to `max_restarts` times. After
-that the run ends with the role's traceback. It also ends if the same error would occur again: if veldt itself explains
-it; or, where the user has not given the limit, if three starts in a row failed, or the same error came three times in a
-row, each time soon after the start.
+that the run ends with the role's traceback. It also ends if another start would fail in the same way: after an error
+that veldt itself explains; and, unless the user has given the limit, after three failed starts in a row, or after the
+same error three times in a row, each time soon after the start.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RunningRoles(Protocol):
     def works(self, role: int, silent_s: float) -> bool:
         """Whether this role has started, and has sent a heartbeat within `silent_s` seconds.
 
-        A role that is often silent for longer, because a step of its env takes long, has twice its longest silence.
+        A role with slow env steps may be silent for longer: for twice its longest silence so far.
         """
 
     def stop(self, patience_s: float) -> list[Received]: ...

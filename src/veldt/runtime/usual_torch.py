@@ -1,7 +1,7 @@
-"""Keeps what a program has set in torch, as a notebook does, out of veldt's computation, and what veldt sets out of it.
+"""Keeps apart what a program (such as a notebook) and veldt set in torch: neither changes the other's computation.
 
-A default type or device, an `inference_mode` or `autocast` around the call changes what torch computes here alone. Env
-processes and roles do not have it: a run would depend on where its parts are.
+A default type or device, or an `inference_mode` or `autocast` around the call, changes what torch computes in this
+process, but not in env processes and roles: results would depend on where the parts of a run are.
 """
 
 from __future__ import annotations

@@ -14,69 +14,104 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from veldt.algorithms.base import Algorithm, Forward
 from veldt.algorithms.rollout import Observation, RecurrentRollout, Rollout, bootstrap_forward
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.trajectory import STEP_FLAGS
-from veldt.networks.recurrent import RecurrentState
+from veldt.networks.recurrent import RecurrentState, recurrent_size_of
 from veldt.runtime.devices import to_device
-from veldt.sampling.acted import checked_act, checked_noise
+from veldt.sampling.acted import checked_act, checked_noise, num_noise
 from veldt.sampling.observations import slot_observations
 from veldt.tracking.stage_clock import StageClock
 
 Act = Callable[[Forward, Observation, Tensor], tuple[Tensor, dict[str, Tensor]]]
 
 
+@dataclass(frozen=True)
+class ActingPolicy:
+    """What chooses actions.
+
+    Args:
+        forward: the network's forward pass, or the part of it that acting needs.
+        act: the algorithm's `act`, or another of its functions that chooses actions and returns more extras.
+        noise_width: number of uniform values that an action needs.
+        recurrent_size: size of each env's recurrent state; see `recurrent_size_of`.
+    """
+
+    algorithm: Algorithm
+    forward: Forward
+    act: Act
+    noise_width: int
+    recurrent_size: int
+
+    @classmethod
+    def of(
+        cls, algorithm: Algorithm, network: nn.Module, forward: Forward | None = None, act: Act | None = None
+    ) -> ActingPolicy:
+        """Returns the policy of this network, which acts by `forward` and `act` if they are given."""
+        return cls(
+            algorithm,
+            forward or network,
+            act or algorithm.act,
+            num_noise(algorithm, network),
+            recurrent_size_of(network),
+        )
+
+
+@dataclass(frozen=True)
+class InferencePlace:
+    """Where inference runs.
+
+    Args:
+        threads: torch's number of threads; None leaves it as it is.
+        cores: cores on which it runs in turn. If envs are pinned to all cores, inference on a single core would delay
+            that core's envs at every step, and all other envs would wait for them.
+    """
+
+    device: torch.device
+    threads: int | None = None
+    cores: Sequence[int] = ()
+
+
 class Sampler:
     """Fills trajectory buffers by acting in all envs.
 
+    `phase` counts rollouts, also those before the run was resumed: the noise sequence continues there.
+
     Args:
-        forward: the network's forward pass.
-        noise: number of uniform values that an action needs.
-        recurrent_size: size of each env's recurrent state; see `recurrent_size_of`.
-        act: the algorithm's `act`, or another of its functions that chooses actions and returns more extras.
-        phase: rollouts done before this process started (the noise sequence continues there).
-        threads: torch's number of threads for inference; None leaves it as it is.
         first: index in the run of the first env.
         heartbeat: called before each step of a group.
-        cores: cores on which inference runs in turn. If envs are pinned to all cores, inference on a single core would
-            delay that core's envs at every step, and all other envs would wait for them.
     """
 
     def __init__(
         self,
         envs: VectorEnvs,
-        algorithm: Algorithm,
-        forward: Forward,
-        device: torch.device,
+        policy: ActingPolicy,
+        place: InferencePlace,
         run_seed: int,
         clock: StageClock,
-        noise: int,
-        phase: int = 0,
-        threads: int | None = None,
-        cores: Sequence[int] = (),
-        act: Act | None = None,
-        recurrent_size: int = 0,
         first: int = 0,
         heartbeat: Callable[[], None] = lambda: None,
     ) -> None:
-        self._envs, self._algorithm, self._forward = envs, algorithm, forward
-        self._policy, self._heartbeat, self._first = act or algorithm.act, heartbeat, first
+        self._envs, self._algorithm, self._forward = envs, policy.algorithm, policy.forward
+        self._policy, self._noise_width = policy.act, policy.noise_width
+        self._device, self.threads, self._cores = place.device, place.threads, place.cores
+        self._run_seed, self._clock, self._first, self._heartbeat = run_seed, clock, first, heartbeat
         self.trajectory = envs.trajectory
-        self._observations = slot_observations(self.trajectory, device)
-        self._device, self._run_seed, self._clock = device, run_seed, clock
-        self.threads, self._cores, self._noise_width = threads, cores, noise
+        self._observations = slot_observations(self.trajectory, place.device)
         self._extras: dict[str, Tensor] = {}
-        self._is_recurrent = recurrent_size > 0
-        self._recurrent_state = RecurrentState(forward, recurrent_size, self.trajectory.width, device)
+        size = policy.recurrent_size
+        self._is_recurrent = size > 0
+        self._recurrent_state = RecurrentState(policy.forward, size, self.trajectory.width, place.device)
         self.initial_state_BM = self._recurrent_state.state_BM.clone()  # before the buffer's first row
-        self.phase = phase
+        self.phase = 0
         self.version = 0
 
     @torch.no_grad()

@@ -30,7 +30,8 @@ from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import accelerator_name, flush_denormals, instruction_set
 from veldt.runtime.supervision import RunningRoles
-from veldt.setting_metadata import check_type, flag
+from veldt.setting_metadata import check_type
+from veldt.setting_text import flag
 from veldt.systems.driver.local_runtime import start_inline, start_local
 from veldt.systems.driver.outcome import Outcome, stop_on_signals
 from veldt.systems.driver.restart_policy import RestartLimit, run_restarting

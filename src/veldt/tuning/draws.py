@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from veldt.errors import UsageError, VeldtError, says_diverged
+from veldt.setting_text import in_search
 from veldt.tuning.request import TuneRequest
-from veldt.tuning.space import combinations, text_of, values_of
+from veldt.tuning.space import combinations, values_of
 from veldt.tuning.study import Study, Trial, TrialState
 
 _MOST_DRAWS = 100  # in a row without a new trial
@@ -69,7 +70,7 @@ class Draws:
         return self._request.refusal(values_of(self._space, drawn))
 
     def _key(self, values: Mapping[str, Any]) -> tuple[str, ...]:
-        return tuple(text_of(values[name]) for name in self._space)
+        return tuple(in_search(values[name]) for name in self._space)
 
 
 def _is_repeatable(trial: Trial) -> bool:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from veldt.experiments.figures import Drawing, Exhibit, Line, Table, charts, lines
 from veldt.experiments.results import FinishedRun
 from veldt.formatting import counted, decimal
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag, in_search
 from veldt.tuning.request import TuneRequest
 from veldt.tuning.search import best_first
-from veldt.tuning.space import Interval, Space, text_of
+from veldt.tuning.space import Interval, Space
 from veldt.tuning.study import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _number_of(name: str, trial: Trial) -> float:
 
 
 def _place_of(name: str, places: Sequence[str], trial: Trial) -> float:
-    return float(places.index(text_of(trial.values[name])))
+    return float(places.index(in_search(trial.values[name])))
 
 
 def _points(one: Axes, trials: Sequence[Trial], x: Callable[[Trial], float]) -> None:
@@ -133,7 +133,7 @@ def _trials(space: Space, trials: Sequence[Trial]) -> Table:
             trial.name,
             str(trial.state),
             decimal(trial.score),
-            *(text_of(trial.values[name]) if name in trial.values else "" for name in space),
+            *(in_search(trial.values[name]) if name in trial.values else "" for name in space),
             trial.why,
         )
         for trial in (*ranked, *rest)

@@ -18,7 +18,7 @@ from veldt.networks.own import NO_PARTS
 from veldt.recipes import find
 from veldt.recipes.configure import configure
 from veldt.recipes.draft import Draft
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 from veldt.systems.planning.checks import check_request, check_sizes
 from veldt.tuning.space import Space, check_space
 

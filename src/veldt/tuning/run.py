@@ -16,13 +16,12 @@ from veldt.experiments.results import FinishedRun
 from veldt.formatting import decimal, percent
 from veldt.runs.new_run import run_name
 from veldt.runtime.cores import allowed_cores
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag, in_search
 from veldt.tuning.exhibit import BEST, caution, exhibit_of, summary
 from veldt.tuning.jobs import choose_jobs
 from veldt.tuning.request import TuneRequest, name_in_messages
 from veldt.tuning.screen import SearchScreen
 from veldt.tuning.search import Search, best_first
-from veldt.tuning.space import text_of
 from veldt.tuning.study import Study, refuse_missing_optuna
 
 _STUDY, _RUNS, _PAGE = "study.db", "runs", "tune.html"
@@ -152,7 +151,7 @@ def _print_best(request: TuneRequest, study: Study, console: Console) -> None:
     table = Table("trial", "score", *map(flag, request.space), box=None)
     for trial in ranked[:BEST]:
         table.add_row(
-            trial.name, decimal(trial.score), *(text_of(trial.values[name]) for name in request.space)
+            trial.name, decimal(trial.score), *(in_search(trial.values[name]) for name in request.space)
         )
     if ranked:
         console.print(table)

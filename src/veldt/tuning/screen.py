@@ -12,7 +12,7 @@ from rich.table import Table
 
 from veldt.experiments.live import LiveView
 from veldt.formatting import decimal, duration, percent
-from veldt.setting_metadata import as_words
+from veldt.setting_text import as_words
 from veldt.tuning.study import Trial, TrialState
 
 _LINES_S = 60.0  # between lines about the running trials where there is no terminal

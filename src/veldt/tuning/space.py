@@ -9,6 +9,7 @@ from typing import Any
 
 from veldt.errors import UsageError
 from veldt.recipes.draft import Draft
+from veldt.setting_text import in_search
 
 _DIGITS = 5  # of a number that is drawn: enough to search with, and few enough to type
 
@@ -27,8 +28,10 @@ class Interval:
     step: float = 0
 
     def __str__(self) -> str:
-        step = f":{text_of(self.step)}" if self.step else ""
-        return f"{'log' if self.logarithmic else 'uniform'}:{text_of(self.low)}:{text_of(self.high)}{step}"
+        step = f":{in_search(self.step)}" if self.step else ""
+        return (
+            f"{'log' if self.logarithmic else 'uniform'}:{in_search(self.low)}:{in_search(self.high)}{step}"
+        )
 
     def value(self, drawn: float) -> Any:
         """Returns a drawn number as the value of a setting."""
@@ -99,18 +102,7 @@ def values_of(space: Space, drawn: Mapping[str, Any]) -> dict[str, Any]:
 
 def choices(*values: Any) -> Choices:
     """Returns the choice between values, each with the text that a flag has."""
-    return Choices({text_of(value): value for value in values})
-
-
-def text_of(value: Any) -> str:
-    """Returns a value as `--search` has it: yes or no, 64x64, else as a flag has it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        return "x".join(map(str, value))
-    if isinstance(value, float) and float(short := f"{value:g}") == value:
-        return short
-    return str(value)
+    return Choices({in_search(value): value for value in values})
 
 
 def _factors(*factors: float) -> Callable[[Any], Dimension]:

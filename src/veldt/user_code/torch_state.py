@@ -1,4 +1,4 @@
-"""Keeps what environments and modules of users set in torch (physics in float64, a model of theirs) out of training.
+"""Keeps out of training what users' environments and modules set in torch, such as float64 for their physics.
 
 torch is not imported here: env processes may do without it.
 """

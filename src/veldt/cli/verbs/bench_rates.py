@@ -9,15 +9,15 @@ import numpy as np
 import torch
 
 from veldt.envs.arrangement import time_step
-from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.source import EnvSource
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.networks.recurrent import RecurrentState, recurrent_size_of
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.acted import num_noise
 from veldt.sampling.observations import blank_observation, slot_observations
-from veldt.sampling.sampler import Sampler
+from veldt.sampling.sampler import ActingPolicy, Sampler
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.tracking.stage_clock import StageClock
 
@@ -151,15 +151,10 @@ def sampling_speed(
         envs.start()
         sampler = Sampler(
             envs,
-            run_plan.algorithm(),
-            network,
-            run_plan.device,
+            ActingPolicy.of(run_plan.algorithm(), network),
+            run_plan.inference_place,
             run_plan.config.run.seed,
             StageClock(),
-            noise=num_noise(run_plan.algorithm(), network),
-            recurrent_size=recurrent_size_of(network),
-            threads=run_plan.inference_threads,
-            cores=run_plan.inference_cores,
             heartbeat=heartbeat,
         )
 

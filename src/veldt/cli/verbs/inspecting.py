@@ -18,7 +18,7 @@ from veldt.cli.verbs.training import add_settings, parse_kwargs, peek
 from veldt.errors import UsageError, did_you_mean
 from veldt.evaluation.foreign_names import OF_EVALUATE, OF_WATCH, answer
 from veldt.formatting import counted
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Decision:
     """What `auto` has decided, why, and what else there was; without alternatives, it is decided without measuring.
 
     `unit` is what the speeds of the alternatives count.
@@ -87,7 +87,7 @@ def report_plan(request: RunRequest, command: str, console: Console) -> None:
     console.print(f"[bold]{command}[/bold] would use", soft_wrap=True)
     for line in (*run_plan.decisions, *warnings):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
-    for choice in choices_of(request, run_plan):
+    for choice in decisions_of(request, run_plan):
         console.print(f"\n[bold]{choice.what}[/bold]: {choice.why}", highlight=False, soft_wrap=True)
         if not choice.alternatives:
             continue
@@ -100,42 +100,44 @@ def report_plan(request: RunRequest, command: str, console: Console) -> None:
             console.print(choice.advice, highlight=False, soft_wrap=True)
 
 
-def choices_of(request: RunRequest, run_plan: RunPlan) -> list[Choice]:
+def decisions_of(request: RunRequest, run_plan: RunPlan) -> list[Decision]:
     """Returns all that was left open, with the alternatives measured."""
     config = request.config
     envs = _envs(config, run_plan) if config.in_one_process else _roles(request, run_plan)
     return [_device(config, run_plan), envs, _updates(config, run_plan)]
 
 
-def _device(config: TrainConfig, run_plan: RunPlan) -> Choice:
+def _device(config: TrainConfig, run_plan: RunPlan) -> Decision:
     what = f"device {run_plan.device}"
     if config.run.device != "auto":
-        return Choice(what, "as asked")
+        return Decision(what, "as asked")
     if run_plan.device.type == "cpu":
         found = choose_device("auto").type != "cpu"
-        return Choice(
+        return Decision(
             what, "too small to gain from the GPU" if found else "torch finds no GPU that it can use"
         )
     number = num_accelerators(run_plan.device)
-    return Choice(what, f"{accelerator_name(run_plan.device)}; torch finds {counted(number, 'GPU', 'GPUs')}")
+    return Decision(
+        what, f"{accelerator_name(run_plan.device)}; torch finds {counted(number, 'GPU', 'GPUs')}"
+    )
 
 
-def _roles(request: RunRequest, run_plan: RunPlan) -> Choice:
+def _roles(request: RunRequest, run_plan: RunPlan) -> Decision:
     """Returns the choice of processes where a run has several; they are not measured."""
     roles, cores = run_plan.config.roles, counted(len(allowed_cores()), "core", "cores")
     if not roles.has_acting_processes:
-        return Choice(
+        return Decision(
             "processes", f"{run_plan.arrangement.reason}; the {cores} are shared out among the learners"
         )
     name = next((name for name in _ACTING if hasattr(roles, name)), None)
     if name is None:
-        return Choice("processes", "as the settings of the system say; their number is not measured")
+        return Decision("processes", "as the settings of the system say; their number is not measured")
     number = counted(getattr(roles, name), *_ACTING[name])
     if getattr(request.config.roles, name):
-        return Choice("processes", f"{number}, {_source_of(name, request)}; another number is not measured")
+        return Decision("processes", f"{number}, {_source_of(name, request)}; another number is not measured")
     envs = counted(request.config.envs.num_envs, "env", "envs")
     why = f"as many as share {envs} evenly, at most one for each of the {cores} (a core less for each accelerator)"
-    return Choice("processes", f"{number}, {why}; another number is not measured")
+    return Decision("processes", f"{number}, {why}; another number is not measured")
 
 
 def _source_of(name: str, request: RunRequest) -> str:
@@ -147,7 +149,7 @@ def _source_of(name: str, request: RunRequest) -> str:
     return "the default" if sourced is None else f"the recipe's value ({sourced.source})"
 
 
-def _envs(config: TrainConfig, run_plan: RunPlan) -> Choice:
+def _envs(config: TrainConfig, run_plan: RunPlan) -> Decision:
     chosen = run_plan.arrangement
     where = "in this process" if chosen.backend == "in-process" else "in worker processes"
     rule = f"; processes are worth it where each steps for {WORTH_PROCESSES:g} hand-overs or more at a time"
@@ -161,7 +163,7 @@ def _envs(config: TrainConfig, run_plan: RunPlan) -> Choice:
             chosen.groups,
         )
         alternatives.append(_sampled(run_plan, option, is_chosen))
-    return Choice("where envs run", f"{where} ({chosen.reason}{rule})", alternatives)
+    return Decision("where envs run", f"{where} ({chosen.reason}{rule})", alternatives)
 
 
 def _arrangements(config: TrainConfig, run_plan: RunPlan) -> list[Plan]:
@@ -196,7 +198,7 @@ def _sampled(run_plan: RunPlan, option: Plan, is_chosen: bool) -> Alternative:
     return Alternative(name, flags, sps, is_chosen)
 
 
-def _updates(config: TrainConfig, run_plan: RunPlan) -> Choice:
+def _updates(config: TrainConfig, run_plan: RunPlan) -> Decision:
     network, run = run_plan.network()[0], run_plan.config.run
     on_cpu = run_plan.device.type == "cpu"
     many = all_threads(0)
@@ -214,7 +216,7 @@ def _updates(config: TrainConfig, run_plan: RunPlan) -> Choice:
         alternatives.append(Alternative(name, flags, rows / taken, is_chosen))
     why = f"{_why_precision(config, network)}; {_why_threads(config, network)}" if on_cpu else ""
     why = why or _why_precision(config, network)
-    return Choice(f"updates of {rows:,} steps", why, alternatives, "steps learned from per second")
+    return Decision(f"updates of {rows:,} steps", why, alternatives, "steps learned from per second")
 
 
 def _why_precision(config: TrainConfig, network: Network) -> str:

@@ -12,12 +12,12 @@ from typing import Protocol
 import numpy as np
 
 from veldt.config.plugins import read_run_config
-from veldt.config.run_code import Choice, admit
+from veldt.config.run_code import CodeChoice, admit
 from veldt.config.versions import versions_for_env
-from veldt.envs.env import StepEnv
 from veldt.envs.seeding import EVALUATION, derive_seed
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
+from veldt.envs.step_env import StepEnv
 from veldt.errors import UsageError
 from veldt.evaluation.rendered_env import RenderedEnv
 from veldt.evaluation.starts import Beginning, Starts, check_numbers, make_starts
@@ -60,7 +60,7 @@ def record(
         directory = RunDirectory.open(run).path
         config = read_run_config(directory, RunDirectory.open(run).read_config()["resolved"], trust)
         source = admit(
-            directory, config, Choice(env, trust=trust), "record_starts(run, {})", policy=False
+            directory, config, CodeChoice(env, trust=trust), "record_starts(run, {})", policy=False
         ).source
         atari, timeout = config.atari, config.envs.env_timeout
     else:

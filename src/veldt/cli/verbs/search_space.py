@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from veldt.cli.arguments import Setting, settings_of
 from veldt.errors import UsageError, did_you_mean
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 if TYPE_CHECKING:
     from veldt.recipes.draft import Draft

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from veldt.cli.arguments import CommandLine, Positional
 from veldt.cli.run_code import RunCode
 from veldt.errors import UsageError, VeldtError
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 
 if TYPE_CHECKING:
     from veldt.api import Reproduction, Run

@@ -12,7 +12,7 @@ import numpy as np
 
 from veldt import api
 from veldt.agent import Agent
-from veldt.envs.env import StepEnv
+from veldt.envs.step_env import StepEnv
 from veldt.errors import EnvError, UsageError, VeldtError
 from veldt.evaluation.played_frames import draw_without_screen, not_drawn, played_frames
 from veldt.evaluation.rendered_env import RenderedEnv

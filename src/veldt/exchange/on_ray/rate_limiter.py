@@ -1,4 +1,4 @@
-"""The rate limiter between machines: counts travel a few dozen times a second, and allowances still keep to the slack.
+"""The rate limiter between machines: counts are sent a few dozen times a second, and allowances keep to the slack.
 
 An old count of others is too small. A learner that sees too few steps waits; an actor that saw too few steps of others
 would act too much. So the server, which has all counts, allots the steps that the slack leaves: the actors' steps

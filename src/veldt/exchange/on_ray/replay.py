@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from veldt.exchange.replay import REQUESTS_PER_INCARNATION, PendingBatch, RequestBatcher, SampleRequest
+from veldt.exchange.replay import SampleRequest
+from veldt.exchange.requested_batches import PendingBatch, RequestedBatches
 from veldt.exchange.slots import awaited
 from veldt.replay.batch import ReplayBatch
 from veldt.runtime.on_ray.transport import Message, Transport
@@ -110,18 +111,13 @@ class RayReplayClient:
         ahead: int,
         shards: Sequence[str],
     ) -> None:
-        self._transport, self._edge, self._batch, self._shards = transport, edge, rows, list(shards)
-        self._layouts = layouts
-        self._batches = [ReplayBatch.allocate(layouts) for _ in range(ahead + 1)]
-        self._free = deque(range(ahead + 1))
-        self._pending, self._taken = deque[PendingBatch](), deque[PendingBatch]()
-        self._by_number: dict[int, PendingBatch] = {}
+        self._transport, self._edge, self._shards, self._layouts = transport, edge, list(shards), layouts
+        batches = [ReplayBatch.allocate(layouts) for _ in range(ahead + 1)]
         self._written_SP = np.full((len(shards), ahead + 1), -1, np.int64)
-        self._number = (transport.incarnation + 1) * REQUESTS_PER_INCARNATION
+        self._requested = RequestedBatches(batches, rows, self._written_SP, transport.incarnation + 1)
+        self._by_number: dict[int, PendingBatch] = {}
         self._mass_S, self._rows_S = np.zeros(len(shards)), np.zeros(len(shards), np.int64)
         self._dropped_S, self._incarnation_S = self._rows_S.copy(), np.full(len(shards), -1, np.int64)
-        self._num_lost = 0  # priorities that were never sent
-        self._group = RequestBatcher(ahead + 1)
         self._messages = [_ShardRequests() for _ in shards]
         self._updates = 0  # updates whose priorities are not sent yet
         self._requested_at = time.monotonic()
@@ -138,63 +134,50 @@ class RayReplayClient:
 
     @property
     def dropped(self) -> int:
-        return int(self._dropped_S.sum()) + self._num_lost
+        return int(self._dropped_S.sum()) + self._requested.num_lost
 
     def request(self, seed: int, deadline_s: float) -> bool:
         # Incarnations are read first: a shard that restarts meanwhile skips this request.
         incarnation_S = self._incarnation_S.copy()
-        mass_S = self._mass_S * self._is_there_S()
-        if not self._group.may_request(len(self._free)) or not mass_S.any():
-            if self._updates >= self._group.at_once or any(message.requests for message in self._messages):
+        pending = self._requested.next_request(seed, self._mass_S * self._is_there_S(), incarnation_S)
+        if pending is None:
+            if self._updates >= self._requested.group.at_once or any(
+                message.requests for message in self._messages
+            ):
                 self._send_all()
             return False
-        self._number += 1
-        pending = PendingBatch.shared_out(
-            self._free.popleft(), self._number, seed, mass_S, self._batch, incarnation_S
-        )
         with self._lock:
             self._by_number[pending.number] = pending
         for shard in pending.asked:
             self._messages[shard].requests.append(self._entry(pending, shard))
-        if not self._pending:
+        if self._requested.oldest is None:
             self._requested_at = time.monotonic()
-        self._pending.append(pending)
+        self._requested.add(pending)
         return True
 
     def take(self, deadline_s: float) -> ReplayBatch | None:
-        if not self._pending:
+        oldest = self._requested.oldest
+        if oldest is None:
             return None
-        oldest = self._pending[0]
         if not awaited(
             lambda: oldest.is_settled(self._written_SP, self._now_S()), self._transport.arrived, deadline_s
         ):
             self._request_again(oldest)
             return None
-        self._pending.popleft()
         self._requested_at = time.monotonic()
         with self._lock:
             del self._by_number[oldest.number]
-        if not oldest.written_S(self._written_SP).all():
-            self._free.append(oldest.batch_index)
-            return None
-        self._taken.append(oldest)
-        return self._batches[oldest.batch_index]
+        return self._requested.take_oldest()
 
     def give_back(self, priority_N: np.ndarray | None) -> None:
-        taken = self._taken.popleft()
-        if priority_N is not None:
-            self._add_priorities(taken, priority_N)
-        self._free.append(taken.batch_index)
+        self._requested.give_back(priority_N, self._now_S(), self._add_priorities)
         self._updates += 1
 
-    def _add_priorities(self, taken: PendingBatch, priority_N: np.ndarray) -> None:
-        key_N, now_S = self._batches[taken.batch_index].key_N, self._now_S()
-        for shard in taken.asked:
-            if now_S[shard] == taken.incarnation_S[shard]:
-                part = taken.part(shard)
-                self._messages[shard].add(key_N[part].copy(), priority_N[part])
-            else:
-                self._num_lost += taken.count(shard)
+    def _add_priorities(
+        self, shard: int, incarnation: int, key_N: np.ndarray, priority_N: np.ndarray
+    ) -> bool:
+        self._messages[shard].add(key_N.copy(), priority_N)
+        return True
 
     @staticmethod
     def _entry(pending: PendingBatch, shard: int) -> _Entry:
@@ -240,5 +223,5 @@ class RayReplayClient:
             if pending is None:
                 return  # its batch was dropped, or another incarnation requested it
             rows = ReplayBatch(arrays_in(block, rows_of(self._layouts, pending.count(shard))))
-            self._batches[batch_index].part(pending.part(shard)).copy_from(rows)
+            self._requested.part(batch_index, pending.part(shard)).copy_from(rows)
             self._written_SP[shard, batch_index] = number

@@ -13,6 +13,7 @@ from veldt.experiments.experiment import Job, Measurement, Training
 from veldt.experiments.planning.kinds import kind_of
 from veldt.formatting import count, whole
 from veldt.runs import strict_json
+from veldt.setting_text import in_sentence
 
 _HOUR = 3600.0
 _FEW = 2  # environments that are all named
@@ -85,7 +86,9 @@ def _different(settings: Any) -> list[str]:
 
 
 def _as_text(job: Training, different: Sequence[str]) -> str:
-    return ", ".join(f"{name} {_value(job.settings[name])}" for name in different if name in job.settings)
+    return ", ".join(
+        f"{name} {in_sentence(job.settings[name])}" for name in different if name in job.settings
+    )
 
 
 def _different_flags(jobs: Sequence[Job]) -> list[str]:
@@ -98,10 +101,6 @@ def _different_flags(jobs: Sequence[Job]) -> list[str]:
         for before, column in itertools.pairwise(columns)
         if len(column) > 1 and not envs & set(column)
     ]
-
-
-def _value(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, tuple | list) else f"{value}"
 
 
 def _envs(jobs: Sequence[Job]) -> str:

@@ -18,8 +18,9 @@ import torch
 from veldt.algorithms.base import Algorithm
 from veldt.config.asynchronous_settings import AsynchronousConfig
 from veldt.errors import UsageError
-from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
+from veldt.exchange.central_store import CentralStore, CentralStoreSpec
 from veldt.exchange.graph import Edge, Graph, Role
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.weights import Weights
 from veldt.learning.central_optimiser import CentralOptimiser

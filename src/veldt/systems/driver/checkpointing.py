@@ -22,7 +22,7 @@ Segments = dict[str, Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class RunState:
+class DriverState:
     """What the driver adds to the roles' parts: the run's env step, JSON values, and the score of its policy."""
 
     step: int
@@ -48,14 +48,14 @@ class Checkpointing:
         join: Callable[[Groups], Groups],
         directory: RunDirectory,
         keep: int,
-        state: Callable[[Parts], RunState],
+        state: Callable[[Parts], DriverState],
         saved_step: int | None,
         on_saved: Callable[[int], None],
     ) -> None:
         self._roles, self._join, self._state = roles, join, state
         self._parts, self._writer = SnapshotAssembler(senders), BackgroundWriter()
         self._replay, self._store = directory.replay, CheckpointStore(directory.checkpoints, keep)
-        self._captured: tuple[RunState, Groups] | None = None
+        self._captured: tuple[DriverState, Groups] | None = None
         self.saved_step, self._on_saved = saved_step, on_saved
 
     def request(self) -> None:

@@ -1,4 +1,8 @@
-"""The driver's own evaluations: at the end of a run, and between phases where its only role runs in this process."""
+"""The evaluations of a run, by the driver or by an evaluator.
+
+The driver plays at the end, and between phases if the run's only role is in this process. Otherwise an evaluator plays
+during training, and the driver records its results.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,20 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from veldt.evaluation.evaluator import play_steps
+from veldt.evaluation.evaluator import Evaluation, play_steps
 from veldt.learning.learner import load_weights
 from veldt.runs.directory import RunDirectory
 from veldt.systems.driver.monitor import Monitor
 from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.messages import FinishedEvaluation
 from veldt.tracking.stage_clock import StageClock
 
 
 class Evaluating:
-    """Plays by the protocol of `veldt evaluate` while no role works; `evaluated_at` is the step of the last one."""
+    """Plays by the protocol of `veldt evaluate` while no role works, or records what an evaluator has played.
+
+    `evaluated_at` is the step of the last evaluation.
+    """
 
     def __init__(
         self,
@@ -55,3 +63,9 @@ class Evaluating:
         if not stop.is_set():  # else the evaluation is repeated when the run resumes
             self.evaluated_at = self._monitor.steps
             self._monitor.record_evaluation(result, steps)
+
+    def record(self, message: FinishedEvaluation) -> None:
+        """Records what an evaluator has played meanwhile."""
+        self.evaluated_at = message.step
+        result = Evaluation(list(message.scores), list(message.lengths))
+        self._monitor.record_evaluation(result, self._run_plan.config.run.evaluate_steps)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
 
-from veldt.config.train_config import TrainConfig
 from veldt.errors import VeldtError
-from veldt.evaluation.evaluator import Evaluation
 from veldt.exchange.graph import Role
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.runtime.role_messages import (
@@ -22,8 +20,8 @@ from veldt.runtime.role_messages import (
     RoleMessage,
     Started,
 )
-from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpointing import Checkpointing
+from veldt.systems.driver.episode_recorder import EpisodeRecorder
 from veldt.systems.driver.evaluating import Evaluating
 from veldt.systems.driver.monitor import Monitor
 from veldt.systems.driver.role_metrics import RoleMetrics
@@ -44,28 +42,24 @@ class MessageHandler:
     Args:
         roles: role and index of each process, by number.
         incarnations: starts of each process by its name; counted on here.
-        scored_envs: envs of the run whose episodes count where no evaluator plays.
     """
 
     def __init__(
         self,
-        config: TrainConfig,
         roles: Sequence[tuple[Role, int]],
         incarnations: dict[str, int],
         rate_limiter: RateLimiter,
         monitor: Monitor,
         metrics: RoleMetrics,
-        scores: ReturnTracker,
-        scored_envs: Collection[int],
+        episodes: EpisodeRecorder,
         evaluating: Evaluating,
         checkpointing: Checkpointing,
     ) -> None:
-        self._config, self._incarnations, self._rate_limiter = config, incarnations, rate_limiter
+        self._incarnations, self._rate_limiter = incarnations, rate_limiter
         self._names = [role.named(index) for role, index in roles]
         self._resumes_from = [role.resumes_from for role, _ in roles]
-        self._monitor, self._metrics, self._scores, self._scored_envs = monitor, metrics, scores, scored_envs
+        self._monitor, self._metrics, self._episodes = monitor, metrics, episodes
         self._evaluating, self._checkpointing = evaluating, checkpointing
-        self._has_evaluator = config.roles.part_for_evaluator > 0
         self._weights: Mapping[str, np.ndarray] | None = None
         self.last_restart: Restarted | None = None  # of a role that had reported an error
 
@@ -89,7 +83,7 @@ class MessageHandler:
     def _handle_one(self, role: int, message: RoleMessage) -> None:
         match message:
             case FinishedEpisodes():
-                self._record_episodes(message)
+                self._episodes.record(message)
             case ActorMetrics():
                 self._metrics.actor(role, message)
                 self._monitor.count_resets(self._metrics.new_reset_steps(), self._metrics.env_restarts)
@@ -99,9 +93,7 @@ class MessageHandler:
                 self._monitor.record_updates(message.sums, message.lag_sum, message.count, lags)
                 self._monitor.check_finite()
             case FinishedEvaluation():
-                self._evaluating.evaluated_at = message.step
-                result = Evaluation(list(message.scores), list(message.lengths))
-                self._monitor.record_evaluation(result, self._config.run.evaluate_steps)
+                self._evaluating.record(message)
             case SnapshotPart() | WrittenSegments():
                 self._checkpointing.add(role, message)
             case CurrentWeights():
@@ -127,17 +119,6 @@ class MessageHandler:
             text += f" from {resumes_from.format(step=self._checkpointing.saved_step or 0)}"
         self._monitor.note(text, "restart")
         self._checkpointing.lost(role)
-
-    def _record_episodes(self, message: FinishedEpisodes) -> None:
-        counted = []
-        envs = self._config.envs.num_envs
-        for episode, seed in zip(message.episodes, message.seeds, strict=True):
-            is_evaluators = episode.env_index >= envs
-            counts = is_evaluators or (not self._has_evaluator and episode.env_index in self._scored_envs)
-            self._monitor.record_episode(episode, seed, counts)
-            if counts:
-                counted.append(episode)
-        self._scores.record(counted)
 
 
 def _source_of_notes(received: Received) -> tuple[int, str | None]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import EnvError, RoleError, VeldtError
-from veldt.exchange.graph import Graph
+from veldt.exchange.graph import Graph, Role
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
@@ -27,7 +27,8 @@ from veldt.runs.own_names import OF_RENDEZVOUS
 from veldt.runtime.role_messages import Received
 from veldt.runtime.supervision import RunningRoles
 from veldt.sampling.episodes import ReturnTracker
-from veldt.systems.driver.checkpointing import Checkpointing, Parts, RunState
+from veldt.systems.driver.checkpointing import Checkpointing, DriverState, Parts
+from veldt.systems.driver.episode_recorder import EpisodeRecorder
 from veldt.systems.driver.evaluating import Evaluating
 from veldt.systems.driver.message_handler import MessageHandler
 from veldt.systems.driver.monitor import AT_THE_START, Monitor
@@ -85,9 +86,8 @@ class TrainingRun:
             self._rate_limiter.max_steps = config.run.steps
             roles = [(role, index) for role in graph.roles for index in range(len(role.plans))]
             self._names = [role.named(index) for role, index in roles]
-            self._incarnations = {
-                name: int(meta.get("incarnations", {}).get(name, 0)) for name in self._names
-            }
+            before = meta.get("incarnations", {})
+            self._incarnations = {name: int(before.get(name, 0)) for name in self._names}
             self._scores, self._clock, self._stop = ReturnTracker(), StageClock(), threading.Event()
             # From here on the run's records are truncated to the checkpoint's position, and appended to. Without a
             # checkpoint, what lost roles have recorded is removed.
@@ -105,25 +105,15 @@ class TrainingRun:
             self._metrics = RoleMetrics(self._names, self._rate_limiter, self._clock)
             evaluated_at = int(meta.get("evaluated_at", 0))
             self._evaluating = Evaluating(run_plan, directory, self._monitor, self._clock, evaluated_at)
-            self._checkpointing = Checkpointing(
-                self._roles,
-                [number for number, (role, index) in enumerate(roles) if role.is_checkpointed(index)],
-                graph.whole,
-                directory,
-                config.run.keep_checkpoints,
-                self._state,
-                checkpoint.step if checkpoint else None,
-                self._monitor.checkpoint_saved,
-            )
+            self._checkpointing = self._make_checkpointing(graph, roles, checkpoint)
+            scored_envs = run_plan.algorithm().scored_envs(config.envs.num_envs)
             self._messages = MessageHandler(
-                run_plan.config,
                 roles,
                 self._incarnations,
                 self._rate_limiter,
                 self._monitor,
                 self._metrics,
-                self._scores,
-                run_plan.algorithm().scored_envs(config.envs.num_envs),
+                EpisodeRecorder(config, scored_envs, self._scores, self._monitor),
                 self._evaluating,
                 self._checkpointing,
             )
@@ -134,6 +124,20 @@ class TrainingRun:
                 self._metrics.role_restarts = lost.restarts
                 self._monitor.note(lost.text, "restart")
             undone.pop_all()  # nothing has failed
+
+    def _make_checkpointing(
+        self, graph: Graph, roles: Sequence[tuple[Role, int]], checkpoint: Checkpoint | None
+    ) -> Checkpointing:
+        return Checkpointing(
+            self._roles,
+            [number for number, (role, index) in enumerate(roles) if role.is_checkpointed(index)],
+            graph.whole,
+            self._directory,
+            self._config.run.keep_checkpoints,
+            self._state,
+            checkpoint.step if checkpoint else None,
+            self._monitor.checkpoint_saved,
+        )
 
     @property
     def role_restarts(self) -> int:
@@ -254,7 +258,7 @@ class TrainingRun:
         self._checkpointing.advance()
         self._checkpointing.finish()
 
-    def _state(self, parts: Parts) -> RunState:
+    def _state(self, parts: Parts) -> DriverState:
         """Returns the driver's part of a checkpoint. Raises VeldtError if training has diverged."""
         self._monitor.check_finite()
         rate_limiter = self._rate_limiter
@@ -279,7 +283,7 @@ class TrainingRun:
         }
         # A mean over few episodes could be the best by luck.
         score = self._scores.mean_return if self._scores.is_full else None
-        return RunState(self._monitor.steps, meta, score)
+        return DriverState(self._monitor.steps, meta, score)
 
     def _end(self, reason: str) -> None:
         """Writes the last checkpoint, and before that runs the last evaluation, once roles have freed all cores."""

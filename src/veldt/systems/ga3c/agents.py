@@ -19,10 +19,10 @@ import torch
 
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import Plan, make_vector_envs
-from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTION, ACTOR, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.inference import InferenceClient, InferenceEdge
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import SlotOut, Slots

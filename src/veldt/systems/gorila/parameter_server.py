@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.errors import UsageError
@@ -61,30 +62,48 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
         )
     groups = run_plan.algorithm().groups
     state = GroupedRule(groups, parameters).state(parameters.fp32_params)
-    bounds, edges = split_evenly(total, shards), {}
+    bounds, edges = split_evenly(total, shards), dict[str, Edge]()
     for shard, (first, end) in enumerate(bounds):
-        rule = {
-            name: Layout((end - first,) if value.ndim else (), "float32") for name, value in state.items()
-        }
-        edges[f"gradients {shard}"] = Edge(
+        slots = SlotsSpec(gradient_layouts(end - first, len(groups)), settings.learners, _DEPTH)
+        edges |= _shard_edges(shard, end - first, slots, state, reader)
+    gradients, parts = (tuple(f"{what} {shard}" for shard in range(shards)) for what in ("gradients", "part"))
+    whole = partial(joined_checkpoint, parameters=parameters, shards=shards)
+    return ParameterServer(_shards_role(run_plan, bounds, run), edges, gradients, parts, whole)
+
+
+def _shard_edges(
+    shard: int, size: int, gradients: SlotsSpec, state: Mapping[str, Tensor], reader: str
+) -> dict[str, Edge]:
+    """Returns the edges of a shard of `size` parameters. `state` is the rule's state of all parameters."""
+    rule = {name: Layout((size,) if value.ndim else (), "float32") for name, value in state.items()}
+    return {
+        f"gradients {shard}": Edge(
             "learner",
             "server",
             f"gradients of a part with the version they are of, {_DEPTH} for each learner, full ones block",
-            SlotsSpec(gradient_layouts(end - first, len(groups)), settings.learners, _DEPTH),
-        )
-        edges[f"part {shard}"] = Edge(
+            gradients,
+        ),
+        f"part {shard}": Edge(
             "server",
             reader,
             "a part of the parameters, two copies that none waits for",
-            WeightsSpec(part_layouts(end - first)),
-        )
-        edges[f"state {shard}"] = Edge(
+            WeightsSpec(part_layouts(size)),
+        ),
+        f"state {shard}": Edge(
             "server",
             "server",
             "the rule's state of a part, kept for the next incarnation",
             PersistentStateSpec(rule),
-        )
-    role = Role(
+        ),
+    }
+
+
+def _shards_role(run_plan: RunPlan, bounds: Sequence[tuple[int, int]], run: Path | None) -> Role:
+    """Returns the shards as a role; each has the parameters from `first` to `end` of its bounds."""
+    shards, total = len(bounds), bounds[-1][1]
+    settings = run_plan.config.roles
+    assert isinstance(settings, GorilaConfig)
+    return Role(
         "server",
         f"has {total // shards:,} parameters and the update rule's state, and applies gradients to them",
         run_parameter_shard,
@@ -104,9 +123,6 @@ def parameter_server(run_plan: RunPlan, run: Path | None, reader: str) -> Parame
         resumes_from="what it had published",
         startup_timeout_s=_STARTUP_TIMEOUT_S,
     )
-    gradients, parts = (tuple(f"{what} {shard}" for shard in range(shards)) for what in ("gradients", "part"))
-    whole = partial(joined_checkpoint, parameters=parameters, shards=shards)
-    return ParameterServer(role, edges, gradients, parts, whole)
 
 
 def joined_checkpoint(groups: Groups, parameters: FlatParameters, shards: int) -> Groups:

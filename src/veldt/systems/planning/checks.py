@@ -29,7 +29,7 @@ from veldt.networks.torsos import MLP
 from veldt.replay.settings import is_compressed
 from veldt.replay.size import transitions_each
 from veldt.runtime.devices import num_accelerators
-from veldt.setting_metadata import flag
+from veldt.setting_text import flag
 from veldt.systems.planning.run_plan import RunPlan
 
 # Only an Atari env reports a lost life.

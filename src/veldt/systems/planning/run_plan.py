@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,10 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
 from veldt.envs.action_replay import ActionsUntil
 from veldt.envs.arrangement import Plan, make_vector_envs, plan, probe_spec
-from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.errors import UsageError
 from veldt.exchange.graph import Graph
 from veldt.formatting import gib
@@ -39,6 +39,7 @@ from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import choose_device, inference_threads, num_accelerators
 from veldt.runtime.system_memory import available_memory
 from veldt.sampling.observations import blank_observation
+from veldt.sampling.sampler import InferencePlace
 from veldt.systems.planning.autotune import (
     ThreadTimes,
     choose_arithmetic,
@@ -196,11 +197,11 @@ class RunPlan:
         return max(1, min(_REPLAY_THREADS, len(allowed_cores()) // self.config.roles.learners))
 
     @property
-    def inference_cores(self) -> Sequence[int]:
-        """The cores that inference takes in turn; empty if it has a core of its own, or uses several threads."""
-        cores = sorted(set(self.arrangement.cores))
-        alone = self.arrangement.groups > 1 and self.inference_threads == 1
-        return cores if alone and cores == allowed_cores() else ()
+    def inference_place(self) -> InferencePlace:
+        """Where the sampler's inference runs: on the envs' cores in turn, if one thread has no core of its own."""
+        cores, threads = sorted(set(self.arrangement.cores)), self.inference_threads
+        takes_turns = self.arrangement.groups > 1 and threads == 1 and cores == allowed_cores()
+        return InferencePlace(self.device, threads, cores if takes_turns else ())
 
     def envs(
         self, settings: StepperSettings, steps: int, actions_until: ActionsUntil = lambda b, t: None

@@ -18,22 +18,20 @@ from veldt.agent import make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import Plan, make_vector_envs
-from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import Network, apply_precision
-from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
-from veldt.sampling.acted import num_noise
 from veldt.sampling.episodes import EpisodeTracker
-from veldt.sampling.sampler import Act, Sampler
+from veldt.sampling.sampler import Act, ActingPolicy, InferencePlace, Sampler
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
 from veldt.tracking.stage_clock import StageClock
 
@@ -111,18 +109,13 @@ class _Actor:
         self._envs = make_vector_envs(settings, spec, plan.steps, placement, stacks=True)
         self._slot = self._envs.trajectory
         self._episodes = EpisodeTracker(plan.width, self._envs.start())
-        noise = num_noise(algorithm, network)
         self._clock, self._reset_steps, self._sent_at = StageClock(), 0, time.monotonic()
         self._sampler = Sampler(
             self._envs,
-            algorithm,
-            self._extras.forward(network),
-            torch.device("cpu"),
+            ActingPolicy.of(algorithm, network, self._extras.forward(network), self._extras.act),
+            InferencePlace(torch.device("cpu")),
             self._seed,
             self._clock,
-            noise=noise,
-            recurrent_size=recurrent_size_of(network),
-            act=self._extras.act,
             heartbeat=control.heartbeat,
         )
         self._version, self._since_pull = -1, plan.actor_sync_interval

@@ -15,21 +15,19 @@ import torch
 from veldt.agent import Agent, make_network
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import Plan, make_vector_envs
-from veldt.envs.env import StepperSettings
 from veldt.envs.seeding import EVALUATION, derive_seed
 from veldt.envs.settings import EnvConfig
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.evaluation.evaluator import play_steps
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import apply_precision
-from veldt.networks.recurrent import recurrent_size_of
 from veldt.runtime.roles import Control
-from veldt.sampling.acted import num_noise
 from veldt.sampling.episodes import EpisodeTracker
-from veldt.sampling.sampler import Sampler
+from veldt.sampling.sampler import ActingPolicy, InferencePlace, Sampler
 from veldt.systems.roles.messages import FinishedEpisodes, FinishedEvaluation
 from veldt.tracking.stage_clock import StageClock
 
@@ -158,13 +156,10 @@ class _Player:
         self._episodes = EpisodeTracker(plan.width, self._envs.start())
         self._sampler = Sampler(
             self._envs,
-            algorithm,
-            policy.network,
-            torch.device("cpu"),
+            ActingPolicy.of(algorithm, policy.network),
+            InferencePlace(torch.device("cpu")),
             self._seed,
             StageClock(),
-            noise=num_noise(algorithm, policy.network),
-            recurrent_size=recurrent_size_of(policy.network),
             heartbeat=control.heartbeat,
         )
 

@@ -50,31 +50,8 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
     rows = settings.rows(width, algorithm.returns.steps)
     members = [range(shard, count, shards) for shard in range(shards)]
     share = algorithm.batch_size // config.batch_shares
-    least = least_slack(
-        intensity=algorithm.intensity,
-        batch_size=share * settings.learners,
-        steps_at_once=envs * rows,
-        steps_kept_back=envs * (algorithm.returns.steps + rows * _DEPTH),
-    )
-    if settings.rate_limit_tolerance:
-        check_slack(settings.rate_limit_tolerance, least)
     slot = row_layouts(spec, rows, width) | {"priority": Layout((rows, width), "float64")}
-    edges = {
-        "rate_limiter": Edge(
-            "learner",
-            "actor",
-            f"counts of steps and samples: {algorithm.intensity:g} samples for each step",
-            RateLimiterSpec(
-                count,
-                settings.learners,
-                algorithm.intensity,
-                algorithm.learning_starts,
-                share,
-                settings.rate_limit_tolerance or 2 * least,
-                together=settings.is_synchronised,
-            ),
-        ),
-    }
+    edges = {"rate_limiter": _rate_limiter_edge(settings, algorithm, share, envs, rows)}
     for shard in range(shards):
         edges[f"steps {shard}"] = Edge(
             "actor",
@@ -98,6 +75,36 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
     replay = _replay_role(run_plan, run, [width * len(part) for part in members], batches)
     acting = actors(run_plan, rows, [f"steps {shard}" for shard in range(shards)], checkpoint)
     return ReplayTopology(edges, batches, replay, acting)
+
+
+def _rate_limiter_edge(settings: ApexConfig, algorithm: OffPolicy, share: int, envs: int, rows: int) -> Edge:
+    """Returns the edge that keeps acting and learning at the training intensity.
+
+    `share` are a learner's rows of each batch; slots have `rows` rows of the run's `envs` envs. UsageError if the
+    tolerance is too small for them.
+    """
+    least = least_slack(
+        intensity=algorithm.intensity,
+        batch_size=share * settings.learners,
+        steps_at_once=envs * rows,
+        steps_kept_back=envs * (algorithm.returns.steps + rows * _DEPTH),
+    )
+    if settings.rate_limit_tolerance:
+        check_slack(settings.rate_limit_tolerance, least)
+    return Edge(
+        "learner",
+        "actor",
+        f"counts of steps and samples: {algorithm.intensity:g} samples for each step",
+        RateLimiterSpec(
+            settings.actors,
+            settings.learners,
+            algorithm.intensity,
+            algorithm.learning_starts,
+            share,
+            settings.rate_limit_tolerance or 2 * least,
+            together=settings.is_synchronised,
+        ),
+    )
 
 
 def _replay_role(run_plan: RunPlan, run: Path | None, envs: list[int], batches: list[str]) -> Role:

@@ -22,26 +22,24 @@ import torch
 
 from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
 from veldt.algorithms.groups import Targets
-from veldt.envs.env import StepperSettings
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import ACTOR, derive_seed
+from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
-from veldt.learning.batch_sources import BatchSource, OnPolicySource, ReplaySource
+from veldt.learning.batch_sources import BatchShare, BatchSource, OnPolicySource, ReplaySource
 from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.learner import Learner
 from veldt.learning.normalisation import update_observation_statistics
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
-from veldt.learning.replay_batches import Noise
+from veldt.learning.replay_batches import BatchConverter, Noise
 from veldt.learning.snapshot import Snapshot
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
-from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runtime.devices import training_threads
 from veldt.runtime.system_memory import disable_malloc_trim
-from veldt.sampling.acted import num_noise
 from veldt.sampling.episodes import Episode, EpisodeTracker
-from veldt.sampling.sampler import Sampler
+from veldt.sampling.sampler import ActingPolicy, Sampler
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.thread_choice import ThreadChoice
 from veldt.tracking.stage_clock import StageClock
@@ -154,16 +152,7 @@ class SamplerLearner:
             run_plan.network,
             lambda network: run_plan.forward(network, note),
         )
-        self.learner = Learner(
-            self.algorithm,
-            forward,
-            self.parameters,
-            context.edge,
-            targets,
-            context.optimiser(self.algorithm, self.parameters),
-            context.version_of,
-            Diagnostics(self.parameters, config.run.log_norms, config.run.log_saturation),
-        )
+        self.learner = self._make_learner(forward, targets, context)
         self.envs = self._make_envs()
         try:
             self.slot = self.envs.trajectory
@@ -182,6 +171,19 @@ class SamplerLearner:
             self.envs.close()
             raise
 
+    def _make_learner(self, forward: Forward, targets: TargetNetworks, context: GroupContext) -> Learner:
+        run = self._config.run
+        return Learner(
+            self.algorithm,
+            forward,
+            self.parameters,
+            context.edge,
+            targets,
+            context.optimiser(self.algorithm, self.parameters),
+            context.version_of,
+            Diagnostics(self.parameters, run.log_norms, run.log_saturation),
+        )
+
     def _make_envs(self) -> VectorEnvs:
         config = self._config
         settings = StepperSettings(
@@ -197,17 +199,12 @@ class SamplerLearner:
     def _make_sampler(self, forward: Forward, heartbeat: Callable[[], None]) -> Sampler:
         return Sampler(
             self.envs,
-            self.algorithm,
-            forward,
-            self._run_plan.device,
+            ActingPolicy.of(self.algorithm, self.network, forward),
+            self._run_plan.inference_place,
             self._worker_rank.seed,
             self._clock,
-            noise=num_noise(self.algorithm, self.network),
-            recurrent_size=recurrent_size_of(self.network),
-            threads=self._run_plan.inference_threads,
-            cores=self._run_plan.inference_cores,
-            first=self.first,
-            heartbeat=heartbeat,
+            self.first,
+            heartbeat,
         )
 
     def _make_experience(self, forward: Forward, targets: Targets) -> BatchSource:
@@ -215,22 +212,20 @@ class SamplerLearner:
         if isinstance(algorithm, OnPolicy):
             return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock, self._edge)
         assert isinstance(algorithm, OffPolicy) and replay is not None
-        learners = self._worker_rank.world_size
+        from veldt.replay.buffer import ReplayBuffer  # here, because it loads numba
+
+        slot, learners = self.slot, self._worker_rank.world_size
+        own = dataclasses.replace(replay, buffer_size=replay.buffer_size // learners)
+        starts = algorithm.learning_starts // (learners // self._sharing)
         return ReplaySource(
             algorithm,
-            forward,
-            targets,
-            self.slot,
-            dataclasses.replace(replay, buffer_size=replay.buffer_size // learners),
-            self._run_plan.device,
-            seed,
+            partial(algorithm.targets, forward, targets),
+            slot,
+            ReplayBuffer(slot.spec, slot.width, own, algorithm.returns, self._run_plan.replay_threads),
+            BatchConverter(slot.spec, Noise.of(algorithm, self.network), self._run_plan.device),
+            BatchShare(algorithm.batch_size // self._sharing, starts, seed, self._edge),
             self._clock,
-            noise=Noise.of(algorithm, self.network),
-            note=self._note,
-            rows=algorithm.batch_size // self._sharing,
-            starts=algorithm.learning_starts // (learners // self._sharing),
-            threads=self._run_plan.replay_threads,
-            edge=self._edge,
+            self._note,
         )
 
     def begin(self, checkpoint: Checkpoint | None, done: int = 0) -> list[str]:

@@ -1,8 +1,9 @@
-"""Decides the number of training threads again, where the time of an update has changed for long.
+"""Chooses the number of training threads again when updates have become slower or faster for some time.
 
 Threads that share an update wait for each other after each operation: when another program takes one of their cores,
 they are several times slower than one thread. The choice of the run plan is for the machine as it was when the run
-began. Measured is only after a change, so a run on a machine that stays as it is keeps its threads, and its bits.
+began. It is measured again only after such a change, so a run on a machine that stays as it is keeps its number of
+threads, and its results bit for bit.
 """
 
 from __future__ import annotations

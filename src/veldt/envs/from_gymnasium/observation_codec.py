@@ -1,182 +1,18 @@
-"""The interface of one env: reset with a seed, step, and write the observation into a row."""
+"""Writes the observations of any Gymnasium space into plain arrays, one for each field, and checks them."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
-from weakref import WeakSet
+from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
-from veldt.envs.observation_batches import single_observations
-from veldt.envs.seeding import episode_seed
-from veldt.envs.settings import AtariConfig, EnvConfig
-from veldt.envs.source import EnvSource
-from veldt.envs.spec import ArraySpec, EnvSpec, action_spec
-from veldt.errors import UsageError, contained
+from veldt.envs.from_gymnasium.observation_batches import single_observations
+from veldt.envs.spec import ArraySpec
+from veldt.errors import UsageError
 
 _UINT8 = np.dtype(np.uint8)  # a type in its place would be converted at each comparison
-
-
-@dataclass(frozen=True)
-class StepperSettings:
-    """All settings of a stepper besides its slot; sent to worker processes.
-
-    `first` is the index in the run of this process's first env; env indices elsewhere in this package are local.
-    Seeds derive from `run_seed` and the index in the run, so that no two envs of a run play the same episodes.
-    `seeds` are the given seeds of the first episodes of each env of this process.
-    """
-
-    source: EnvSource
-    run_seed: int
-    envs: EnvConfig
-    atari: AtariConfig
-    first: int = 0
-    seeds: tuple[tuple[int, ...], ...] = ()
-
-    def seed(self, b: int, episode: int) -> int:
-        """Returns the seed with which env `b` resets its `episode`-th episode."""
-        given = self.seeds[b] if self.seeds else ()
-        return (
-            given[episode] if episode < len(given) else episode_seed(self.run_seed, self.first + b, episode)
-        )
-
-
-class StepEnv(Protocol):
-    """The interface that the stepper drives. The observation is written to `rows[field][index]`."""
-
-    spec: EnvSpec
-
-    def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
-        """Begins the episode of `seed`."""
-
-    def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
-        """Steps once with a stored action. Returns (raw reward, terminated, truncated, life lost)."""
-
-    def save(self) -> bytes | None:
-        """Returns the state in the middle of an episode, or None if it is rebuilt by replaying the actions."""
-
-    def restore(self, state: bytes) -> None:
-        """Continues from a state that `save` returned, in any process."""
-
-    def render(self) -> np.ndarray:
-        """Returns the current picture, uint8 [H, W, 3]; needs `make_env(render=True)`."""
-
-    def action_names(self) -> list[str]:
-        """Returns the names of discrete actions, such as NOOP or UPRIGHTFIRE; empty if the env has no names."""
-
-    def close(self) -> None: ...
-
-
-class GymnasiumStepEnv:
-    """Any Gymnasium environment. Whatever it raises reaches callers as an Exception (see `contained`).
-
-    UsageError for one that another, which is not closed yet, steps already: they would move each other.
-    """
-
-    _open: ClassVar[WeakSet[GymnasiumStepEnv]] = WeakSet()  # of this process
-    _opening: ClassVar[threading.Lock] = threading.Lock()
-
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        self._env, self._innermost = env, env.unwrapped
-        try:
-            self._codec = ObservationCodec(env.observation_space)
-            self.spec = EnvSpec(
-                self._codec.spec,
-                action_spec(env.action_space),
-                normalising_wrappers=_normalising_wrappers(env),
-            )
-        except BaseException:
-            with contextlib.suppress(Exception):  # the first error is the one to be told
-                env.close()
-            raise
-        plain = self.spec.action.kind == "discrete" and self.spec.action.start == (0,)
-        self._to_env = None if plain else self.spec.action.to_env
-        with self._opening:
-            if any(other._innermost is self._innermost for other in self._open):
-                raise UsageError(
-                    f"the same {type(self._innermost).__name__} object was returned for two envs, which would move "
-                    "each other (an evaluation has envs of its own): the function must make a new environment in each "
-                    "call"
-                )
-            self._open.add(self)
-
-    def reset(self, seed: int, rows: list[np.ndarray], index: int) -> None:
-        try:
-            result = self._env.reset(seed=seed)
-        except BaseException as error:
-            contained(error)
-        # An array of two numbers would also unpack into two.
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise ValueError(
-                _count_message("reset", result, "2 values: the observation and an info dictionary")
-            )
-        observation = result[0]
-        self._codec.write(observation, rows, index)
-
-    def step(self, action: Any, rows: list[np.ndarray], index: int) -> tuple[float, bool, bool, bool]:
-        if self._to_env is not None:
-            action = self._to_env(action)
-        try:
-            result = self._env.step(action)
-        except BaseException as error:
-            contained(error)
-        try:
-            observation, reward, terminated, truncated, _ = result
-        except (TypeError, ValueError):
-            expected = "5 values: the observation, reward, terminated, truncated, and an info dictionary"
-            raise ValueError(_count_message("step", result, expected)) from None
-        self._codec.write(observation, rows, index)
-        return reward, terminated, truncated, False  # type: ignore[return-value]
-
-    def save(self) -> bytes | None:
-        return None
-
-    def restore(self, state: bytes) -> None:
-        raise NotImplementedError("a Gymnasium environment is rebuilt by replaying its actions")
-
-    def render(self) -> np.ndarray:
-        try:
-            picture = self._env.render()
-        except BaseException as error:
-            contained(error)
-        if not isinstance(picture, np.ndarray):
-            got = type(picture).__name__
-        elif picture.dtype != _UINT8 or picture.ndim != 3 or picture.shape[2] != 3:
-            got = f"{picture.dtype} {list(picture.shape)}"
-        else:
-            return picture
-        raise UsageError(
-            f"render() of {self._env} returned {got}: with the render_mode 'rgb_array' it must return a picture, uint8 "
-            "[height, width, 3]"
-        )
-
-    def action_names(self) -> list[str]:
-        names = getattr(self._innermost, "get_action_meanings", None)
-        return [] if names is None else list(names())
-
-    def close(self) -> None:
-        with self._opening:
-            self._open.discard(self)
-        try:
-            self._env.close()
-        except BaseException as error:
-            contained(error)
-
-
-def _normalising_wrappers(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
-    """Returns the names of Gymnasium's wrappers around `env` that keep statistics of their own."""
-    names = []
-    while isinstance(env, gymnasium.Wrapper):
-        names += [kind.__name__ for kind in (NormalizeObservation, NormalizeReward) if isinstance(env, kind)]
-        env = env.env
-    return tuple(names)
 
 
 class ObservationCodec:
@@ -351,20 +187,3 @@ def _shape_message(name: str, got: tuple[int, ...], declared: tuple[int, ...]) -
 def field_named(name: str) -> str:
     """Returns " 'NAME'" for a field of an observation; "" for an observation without fields."""
     return f" '{name}'" if name else ""
-
-
-def _count_message(call: str, got: Any, expected: str) -> str:
-    count = f"{len(got)} values" if isinstance(got, tuple) else type(got).__name__
-    return f"{call}() returned {count}, and Gymnasium's environments return {expected}"
-
-
-def make_step_env(source: EnvSource, atari: AtariConfig, *, render: bool = False) -> StepEnv:
-    """Makes the native env for an Atari game, else the Gymnasium env."""
-    if source.is_atari:
-        from veldt.envs.atari import NativeAtari
-
-        return NativeAtari(source.name, atari)
-    try:
-        return GymnasiumStepEnv(source.make(render=render))
-    except BaseException as error:
-        contained(error)
