@@ -55,7 +55,8 @@ _RECIPES: dict[str, dict[str, Any]] = {
     "dqn": {**_Q, **_ANNEALED},
     "c51": {**_Q, **_ANNEALED, **_ATOMS},
     "rainbow": {**_Q, **_ANNEALED, **_ATOMS},
-    "apex-dqn": {**_Q, "actors": 2, "num_envs": 16},
+    # An evaluator needs less of a core where no target return waits for it.
+    "apex-dqn": {**_Q, "actors": 2, "num_envs": 16, "evaluator_share": 0.1},
 }
 _Q_LEARNING = ("dqn", "c51", "rainbow", "apex-dqn")
 _PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn")
