@@ -1,6 +1,8 @@
-"""Acting: sampled actions and the recorded policy, for every kind of action."""
+"""Acting: sampled actions and the recorded policy, for every kind of action; what other algorithms may return."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from torch import Tensor
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.spec import ActionSpec
+from veldt.sampling.acted import checked_act, num_noise
 
 SPECS = {
     "discrete": ActionSpec("discrete", sizes=(4,), start=(0,)),
@@ -37,3 +40,23 @@ def test_actions_are_those_of_the_action_space_and_the_policy_is_stored(kind: st
     assert torch.equal(remembered["policy"], policy)
     assert torch.equal(remembered["value"], value)
     assert torch.equal(own.best_action(forward, torch.zeros(ROWS)), own.distribution.mode(policy))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.int64])
+def test_actions_of_a_box_may_be_of_any_type(dtype: torch.dtype) -> None:
+    """A network computes in bfloat16 with `--precision bf16`, and numpy does not have this type."""
+    algorithm: Any = None
+    action, _ = checked_act((torch.tensor([[1, 0], [-1, 1]], dtype=dtype), {}), 2, SPECS["box"], algorithm)
+    assert action.dtype == np.float32 and action.tolist() == [[1.0, 0.0], [-1.0, 1.0]]
+
+
+def test_the_number_of_noise_may_be_one_of_numpys() -> None:
+    """As `np.prod` of a shape is."""
+
+    class Algorithm:
+        def action_noise(self, network: Any) -> Any:
+            return np.prod((2, 3))
+
+    algorithm: Any = Algorithm()
+    width = num_noise(algorithm, torch.nn.Identity())
+    assert width == 6 and type(width) is int

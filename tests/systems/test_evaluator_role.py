@@ -13,10 +13,11 @@ from veldt.systems.roles.evaluator import run_evaluator
 
 
 class Control:
-    """Of a role; at each of its sleeps something happens in the run, and after the last it must end."""
+    """Of a role; at each of its sleeps, of a second, something happens in the run, and after the last it must end."""
 
     def __init__(self, run: Run, happens: list[Callable[[Run], None]]) -> None:
         self.run, self.happens, self.heartbeats, self.restart_count = run, happens, 0, 0
+        self.now_s = 100.0
 
     @property
     def stopping(self) -> bool:
@@ -26,6 +27,7 @@ class Control:
         self.heartbeats += 1
 
     def sleep(self, seconds: float) -> None:
+        self.now_s += 1.0
         self.happens.pop(0)(self.run)
 
 
@@ -71,6 +73,8 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Run, Control]
         monkeypatch.setattr(evaluator, "_evaluate", lambda *_: run.done.append(("evaluate", run.steps)))
         monkeypatch.setattr(evaluator, "_rest_until", lambda control, end: control.sleep(0.0))
         control: Any = Control(run, list(happens))
+        clock = SimpleNamespace(monotonic=lambda: control.now_s, thread_time=lambda: control.now_s)
+        monkeypatch.setattr(evaluator, "time", clock)
         settings = SimpleNamespace(run=SimpleNamespace(evaluate_every=every))
         plan: Any = SimpleNamespace(config=settings, share=share, evaluated_at=0)
         weights: Any = None
@@ -88,9 +92,12 @@ def test_it_does_not_play_before_the_run_moves(follow: Any, began: dict[str, int
     assert run.done == [] and control.heartbeats >= 50 and run.closed
 
 
-def test_it_plays_once_for_each_move_of_the_run(follow: Any) -> None:
-    run, _ = follow(nothing, step, nothing, nothing, update, nothing, step, nothing)
-    assert run.done == [("play", 10), ("play", 10), ("play", 20)]
+@pytest.mark.parametrize(("moves", "steps"), [(step, 10), (update, 0)])
+def test_it_plays_until_the_run_stands_still(follow: Any, moves: Any, steps: int) -> None:
+    """A run whose updates take seconds is none: the evaluator has its share of a core also between two updates."""
+    run, _ = follow(nothing, moves, *[nothing] * 4, step, *[nothing] * 50)
+    before = [("play", steps)] * 5
+    assert run.done[:5] == before and set(run.done[5:]) == {("play", steps + 10)} and len(run.done) < 20
 
 
 def test_it_waits_for_the_first_weights(follow: Any) -> None:

@@ -46,7 +46,11 @@ def check_actions(algorithm: str, action: ActionSpec) -> None:
             f"{algorithm} cannot choose this environment's actions, which are {actions}: take a recipe that can "
             f"({', '.join(_recipes_with(needed))}), or wrap the environment in another action space "
             "(gymnasium.wrappers.TransformAction)"
-            + (f"; if it can, add '{needed}' to its capabilities" if ALGORITHMS.plugin_of(algorithm) else "")
+            + (
+                f"; if {algorithm} can, add '{needed}' to its capabilities"
+                if ALGORITHMS.plugin_of(algorithm)
+                else ""
+            )
         )
 
 

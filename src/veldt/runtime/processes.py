@@ -150,6 +150,7 @@ class Child:
         self.name = name
         self.pipe, theirs = context.Pipe()
         parent_pipe, self._parent_end = context.Pipe(duplex=False)
+        _parent_ends.add(self._parent_end)  # before the start, during which another thread may fork
         self._process = context.Process(
             target=_run_until_parent_ends, args=(parent_pipe, target, theirs, *args), name=name, daemon=True
         )
@@ -157,7 +158,6 @@ class Child:
         self._server, self._clock = server.server_pid(), StopClock()
         theirs.close()
         parent_pipe.close()
-        _parent_ends.add(self._parent_end)
 
     def stack(self, descriptor: int) -> str:
         """Returns the process's Python stack; see `stack_of`."""

@@ -48,9 +48,10 @@ def _checked_actions(
         or (action.dtype.is_floating_point and space.kind != "box")
     ):
         raise _wrong(algorithm, method, f"actions of {_described(action)}", rows, space)
-    chosen: np.ndarray = action.cpu().numpy()
+    # Real numbers as they are stored: numpy does not have all of torch's types, such as that of `--precision bf16`.
+    chosen: np.ndarray = (action.float() if space.kind == "box" else action).cpu().numpy()
     if space.kind == "box":
-        if chosen.dtype.kind == "f" and not np.isfinite(chosen).all():
+        if not np.isfinite(chosen).all():
             raise diverged("the policy's actions are not finite", lower="--learning-rate")
     # As unsigned numbers, negative ones are large: one comparison, because small networks act in a few of its times.
     elif (is_outside := chosen.view(f"u{chosen.itemsize}") >= space.num_choices).any():
@@ -67,12 +68,12 @@ def _checked_actions(
 def num_noise(algorithm: Algorithm, network: nn.Module, method: str = "action_noise") -> int:
     """Returns what the method returns about noise. UsageError if that is no number of numbers."""
     width = getattr(algorithm, method)(network)
-    if not isinstance(width, int) or width < 0:
+    if not isinstance(width, int | np.integer) or width < 0:
         raise UsageError(
             f"{algorithm.name}: {type(algorithm).__name__}.{method} returned {width!r}: it must be a whole number, how "
             "many random numbers are needed, 0 for none"
         )
-    return width
+    return int(width)
 
 
 def checked_noise(returned: Any, rows: tuple[int, int], algorithm: Algorithm) -> Tensor:

@@ -87,17 +87,17 @@ def report_plan(request: RunRequest, command: str, console: Console) -> None:
     console.print(f"[bold]{command}[/bold] would use", soft_wrap=True)
     for line in (*run_plan.decisions, *warnings):
         console.print(f"  {line}", highlight=False, soft_wrap=True)
-    for choice in decisions_of(request, run_plan):
-        console.print(f"\n[bold]{choice.what}[/bold]: {choice.why}", highlight=False, soft_wrap=True)
-        if not choice.alternatives:
+    for decision in decisions_of(request, run_plan):
+        console.print(f"\n[bold]{decision.what}[/bold]: {decision.why}", highlight=False, soft_wrap=True)
+        if not decision.alternatives:
             continue
-        table = Table("", choice.unit, "", box=None)
-        for one in choice.alternatives:
+        table = Table("", decision.unit, "", box=None)
+        for one in decision.alternatives:
             speed = one.failure or f"{one.sps:,.0f}"
             table.add_row(f"  {one.name}", speed, "chosen" if one.is_chosen else one.flags)
         console.print(table, highlight=False)
-        if choice.advice:
-            console.print(choice.advice, highlight=False, soft_wrap=True)
+        if decision.advice:
+            console.print(decision.advice, highlight=False, soft_wrap=True)
 
 
 def decisions_of(request: RunRequest, run_plan: RunPlan) -> list[Decision]:

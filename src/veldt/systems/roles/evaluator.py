@@ -6,6 +6,7 @@ weights ==> evaluator ==episodes, evaluations==> the run's records
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from veldt.tracking.stage_clock import StageClock
 
 _ROWS = 16  # steps between checks for newer weights
 _WAIT_S = 0.1
+_STILL_S = 5.0  # a run that has not moved for so long stands still
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_
     policy = _NewestPolicy(plan, weights)
     player = _Player(control, plan, policy) if plan.share else None
     every, evaluated_at = plan.config.run.evaluate_every, plan.evaluated_at
-    played_at = None  # the run's steps and the version of the weights when it last played, or began
+    movement = _Movement()
     try:
         while not control.stopping:
             control.heartbeat()
@@ -66,11 +68,7 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_
             if every and rate_limiter.steps // every > evaluated_at // every:
                 evaluated_at = rate_limiter.steps
                 _evaluate(control, plan, policy, evaluated_at)
-            # While the actors are being started, all episodes would be of the same policy, and there is all the time to
-            # play tens of thousands of them.
-            now_at = rate_limiter.steps, policy.version
-            has_moved, played_at = now_at != (played_at or now_at), now_at
-            if player is None or not has_moved:
+            if player is None or not movement.is_recent(rate_limiter.steps, policy.version):
                 control.sleep(_WAIT_S)
             else:
                 began, worked = time.monotonic(), time.thread_time()
@@ -81,6 +79,26 @@ def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_
     finally:
         if player is not None:
             player.close()
+
+
+class _Movement:
+    """Whether the run moves: makes steps, or publishes weights.
+
+    While the actors are being started, all episodes would be of the same policy, and there is all the time to play tens
+    of thousands of them.
+    """
+
+    def __init__(self) -> None:
+        self._at: tuple[int, int] | None = None
+        self._moved_s = -math.inf
+
+    def is_recent(self, steps: int, version: int) -> bool:
+        """Whether the run has moved lately; False until it has moved for the first time that this process sees."""
+        now_s, at = time.monotonic(), (steps, version)
+        if self._at not in (None, at):
+            self._moved_s = now_s
+        self._at = at
+        return now_s - self._moved_s <= _STILL_S
 
 
 def _rest_until(control: Control, end: float) -> None:
