@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -82,18 +83,23 @@ def learning_curves(
     title: str = "Learning curves",
     by: str = "agent steps",
     horizontal: Callable[[FinishedRun, np.ndarray], np.ndarray] = lambda run, steps: steps,
+    references: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Drawing:
-    """Returns the mean return over steps (or what `horizontal` makes of them), a chart per environment."""
+    """Returns the mean return over steps (or what `horizontal` makes of them), a chart per environment.
+
+    `references` are horizontal lines by chart and label.
+    """
     by_chart = results.charts()
     figure, axes = charts(len(by_chart), list(by_chart), by, "mean return")
-    for one, groups in zip(axes, by_chart.values(), strict=True):
+    for one, (chart, groups) in zip(axes, by_chart.items(), strict=True):
         for number, (group, runs) in enumerate(groups.items()):
             x, mean, low, high = mean_curve(runs, horizontal)
             colour = f"C{number % 10}"
             one.plot(x, mean, color=colour, linestyle=_LINES[number // 10 % 4], label=group)
             one.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        _draw_references(one, (references or {}).get(chart, {}))
         if groups:
-            one.legend(frameon=False, fontsize=7)
+            one.legend(frameon=False, fontsize=7, ncols=1 + len(groups) // 6)
     seeds = max((len(runs) for _, _, runs in results.groups()), default=0)
     bands = "; bands are 95% bootstrap intervals" if seeds > 1 else " (one seed: no interval)"
     return Drawing(title, f"Mean raw return over {counted(seeds, 'seed', 'seeds')}{bands}.", figure)
@@ -123,8 +129,7 @@ def lines(
             one.plot(line.x, line.y, color=colour, marker="o", markersize=4, label=label)
             if len(line.low) == len(line.x):
                 one.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
-        for label, height in (references or {}).items():
-            one.axhline(height, color="0.4", linestyle="--", linewidth=1, label=label)
+        _draw_references(one, references or {})
         if logarithmic:
             one.set_xscale("log", base=2)
             ticks = sorted({x for line in named.values() for x in line.x})
@@ -133,6 +138,11 @@ def lines(
         if named:
             one.legend(frameon=False, fontsize=7)
     return Drawing(title, caption, figure)
+
+
+def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:
+    for (label, height), style in zip(references.items(), itertools.cycle(("--", ":")), strict=False):
+        axes.axhline(height, color="0.4", linestyle=style, linewidth=1, label=label)
 
 
 @dataclass(frozen=True)

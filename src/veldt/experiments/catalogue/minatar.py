@@ -58,6 +58,7 @@ _RECIPES: dict[str, dict[str, Any]] = {
     # An evaluator needs less of a core where no target return waits for it.
     "apex-dqn": {**_Q, "actors": 2, "num_envs": 16, "evaluator_share": 0.1},
 }
+_AGENTS = ("published DQN", "published actor-critic")
 _Q_LEARNING = ("dqn", "c51", "rainbow", "apex-dqn")
 _PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn")
 
@@ -95,10 +96,10 @@ def _jobs(request: Request) -> list[Training]:
     ]
 
 
-def _published(game: str, recipe: str, steps: int) -> float | None:
-    """Returns the score of the same kind of agent after as many steps; None if none is published."""
-    dqn, actor_critic = _PUBLISHED.get(game, {}).get(steps, (None, None))
-    return dqn if recipe in _Q_LEARNING else actor_critic
+def _published(game: str, steps: int) -> dict[str, float]:
+    """Returns the published scores of a game after as many steps, by the name of the agent."""
+    scores = zip(_AGENTS, _PUBLISHED.get(game, {}).get(steps, (None, None)), strict=True)
+    return {agent: score for agent, score in scores if score is not None}
 
 
 def _draw(results: Results) -> Exhibit:
@@ -106,7 +107,7 @@ def _draw(results: Results) -> Exhibit:
     rows: list[tuple[str, ...]] = []
     shares: dict[str, dict[str, list[float]]] = {}  # of the published score, by recipe and game, of each seed
     for game, recipe, runs in results.groups():
-        published = _published(game, recipe, steps)
+        published = _published(game, steps).get(_AGENTS[recipe not in _Q_LEARNING])
         known = [run.score for run in runs if np.isfinite(run.score)]
         row = (game, recipe, str(len(known)), number(*interval(known)))
         if published is None:
@@ -140,7 +141,8 @@ def _draw(results: Results) -> Exhibit:
         Table("MinAtar", header, rows, caption),
         scores_table(results),
     ]
-    return Exhibit(says, [learning_curves(results)], tables)
+    lines = {game: _published(game, steps) for game in results.charts()}
+    return Exhibit(says, [learning_curves(results, references=lines)], tables)
 
 
 def _aggregate(games: Mapping[str, Sequence[float]]) -> Estimate:
