@@ -135,7 +135,7 @@ def admit_to_train(
 
 @contextlib.contextmanager
 def with_changes(directory: RunDirectory, stored: StoredRun) -> Iterator[RunDirectory]:
-    """Writes changed settings into the run's config.json, where the next resume reads them, and an event if it continues
+    """Writes changed settings into the run's config.json, where the next resume reads them, and an event if it goes on
     with other versions; yields the directory."""
     directory.change_config("run", stored.request.given)
     if stored.other_versions:
