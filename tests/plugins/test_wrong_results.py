@@ -168,6 +168,17 @@ def test_prioritised_replay_needs_priorities(replay: str, tmp_path: Path) -> Non
             run()
 
 
+def test_priorities_may_have_gradients_and_another_type(tmp_path: Path) -> None:
+    """As errors have that a network has computed with `--precision bf16`."""
+
+    def loss(self: Any, forward: Any, batch: Any, progress: float) -> Any:
+        computed = DQN.loss(self, forward, batch, progress)
+        priority = None if computed.priority is None else computed.priority.bfloat16().requires_grad_()
+        return computed._replace(priority=priority)
+
+    train(type("Mine", (DQN,), {"loss": loss}), DQNConfig, tmp_path / "run", replay="prioritised")
+
+
 @pytest.mark.parametrize("method", ["update_noise", "row_noise"])
 def test_noise_of_updates(method: str, tmp_path: Path) -> None:
     with pytest.raises(
