@@ -197,6 +197,13 @@ def test_a_whole_number_is_stored_in_a_small_dtype_where_it_fits(value: Any) -> 
     assert row.read(into)["number"].tolist() == [int(value)]
 
 
+def test_a_tensor_of_a_type_that_numpy_lacks_is_stored_as_float32() -> None:
+    row = RowFormat.of({"value": ((2,), "float32")}, 0)
+    into = {name: np.zeros((1, *layout.shape), layout.dtype) for name, layout in row.layouts.items()}
+    row.write({"value": torch.tensor([0.5, -2.0], dtype=torch.bfloat16)}, into, 0)
+    assert row.read(into)["value"].tolist() == [[0.5, -2.0]]
+
+
 @pytest.mark.parametrize(
     ("value", "dtype", "message"),
     [

@@ -11,6 +11,7 @@ import torch
 
 import veldt
 from run_state import SMALL, SMALL_REPLAYED
+from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss, OnPolicy
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
@@ -57,6 +58,19 @@ def test_actions(change: Any, sentence: str, tmp_path: Path) -> None:
         return change(*PPO.act(self, forward, observation, noise))
 
     refused(tmp_path / "run", f"^mine: Mine.act {sentence}", act=act)
+
+
+def test_actions_in_ga3c(tmp_path: Path) -> None:
+    """Whose plan acts once, for the sizes of what the agents store."""
+
+    class Mine(A2C):
+        def act(self, forward: Any, observation: Any, noise: Any) -> Any:
+            return super().act(forward, observation, noise)[0]
+
+    veldt.register_algorithm("mine", Mine, A2CConfig)
+    veldt.register_recipe(Recipe("mine", "mine", "ga3c", "Mine", atari={}, small={}))
+    with pytest.raises(UsageError, match=r"^mine: Mine.act returned int64 \[1\] for 1 observations"):
+        veldt.train("mine", env="CartPole-v1", run_dir=tmp_path / "run", steps=100, num_envs=4, quiet=True)
 
 
 @pytest.mark.parametrize("wrong", [2, -1])
@@ -152,6 +166,17 @@ def test_prioritised_replay_needs_priorities(replay: str, tmp_path: Path) -> Non
     else:
         with pytest.raises(UsageError, match="returned no priorities, and --replay is prioritised"):
             run()
+
+
+def test_priorities_may_have_gradients_and_another_type(tmp_path: Path) -> None:
+    """As errors have that a network has computed with `--precision bf16`."""
+
+    def loss(self: Any, forward: Any, batch: Any, progress: float) -> Any:
+        computed = DQN.loss(self, forward, batch, progress)
+        priority = None if computed.priority is None else computed.priority.bfloat16().requires_grad_()
+        return computed._replace(priority=priority)
+
+    train(type("Mine", (DQN,), {"loss": loss}), DQNConfig, tmp_path / "run", replay="prioritised")
 
 
 @pytest.mark.parametrize("method", ["update_noise", "row_noise"])

@@ -32,7 +32,7 @@ def likely_cause(
         directory: the first run, with `stored` (its config.json), `summary`, and the configuration in config.json.
         code: with which it is trained again.
     """
-    known = [*_other_code(config, code), *other_machine(stored), *_resumes(directory, stored, config)]
+    known = [*_other_code(config, code), *other_versions(stored), *_resumes(directory, stored, config)]
     if not known and summary.get("plan_digest") != plan_digest(config):
         known.append(
             "the first run ended with another plan than that of its config.json (plan_digest in summary.json): the "
@@ -51,7 +51,7 @@ def _other_code(config: TrainConfig, code: Admitted) -> Iterator[str]:
             yield _changed(f"--{part}", before, now)
 
 
-def other_machine(stored: Mapping[str, Any]) -> Iterator[str]:
+def other_versions(stored: Mapping[str, Any]) -> Iterator[str]:
     """Yields which versions, and whether the processor's instructions, are not those of a run's config.json."""
     before = stored.get("versions", {})
     now = versions(before)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from veldt.api.causes import VERSIONS, other_machine
+from veldt.api.causes import VERSIONS, other_versions
 from veldt.api.checks import check_recipe
 from veldt.config.plugins import read_run_config
 from veldt.config.run_code import Admitted, CodeChoice, admit, admit_functions
@@ -35,14 +35,14 @@ FIXED = f"cannot change when a run is resumed: only {', '.join(map(flag, RESUMAB
 class StoredRun:
     """What a run continues with.
 
-    `notes` are sentences about checkpoints that could not be read. `other_machine` is one about versions and a
+    `notes` are sentences about checkpoints that could not be read. `other_versions` is one about versions and a
     processor that are not those with which the run began; "" if all are.
     """
 
     request: RunRequest
     checkpoint: Checkpoint
     notes: list[str]
-    other_machine: str = ""
+    other_versions: str = ""
 
 
 # Arguments of `resume` that other libraries have under another name.
@@ -92,7 +92,7 @@ def read_stored_run(directory: RunDirectory, choice: CodeChoice, settings: Mappi
         )
     code = admit_to_train(directory, config, choice, "resume(run, {})", given)
     request = RunRequest(code.config, code.source, code.own, given, given_in(stored, previous))
-    return StoredRun(request, checkpoint, notes, _on_other_machine(stored))
+    return StoredRun(request, checkpoint, notes, _since_it_began(stored))
 
 
 def given_in(stored: Mapping[str, Any], config: TrainConfig) -> dict[str, Any]:
@@ -135,16 +135,16 @@ def admit_to_train(
 
 @contextlib.contextmanager
 def with_changes(directory: RunDirectory, stored: StoredRun) -> Iterator[RunDirectory]:
-    """Writes changed settings into the run's config.json, where the next resume reads them, and into its events that
-    it continues on another machine; yields the directory."""
+    """Writes changed settings into the run's config.json, where the next resume reads them, and an event if it goes on
+    with other versions; yields the directory."""
     directory.change_config("run", stored.request.given)
-    if stored.other_machine:
-        directory.write_event(stored.checkpoint.step, VERSIONS, stored.other_machine)
+    if stored.other_versions:
+        directory.write_event(stored.checkpoint.step, VERSIONS, stored.other_versions)
     yield directory
 
 
-def _on_other_machine(stored: Mapping[str, Any]) -> str:
-    changed = "; ".join(other_machine(stored))
+def _since_it_began(stored: Mapping[str, Any]) -> str:
+    changed = "; ".join(other_versions(stored))
     return changed and f"since the run began: {changed}; what follows may differ from what it would have been"
 
 

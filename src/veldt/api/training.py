@@ -171,7 +171,7 @@ def resume(
     with directory.lock():
         stored = read_stored_run(directory, choice, settings)
         options = RunOptions(cluster, quiet, loggers, callbacks)
-        opened, notes = with_changes(directory, stored), [*stored.notes, stored.other_machine]
+        opened, notes = with_changes(directory, stored), [*stored.notes, stored.other_versions]
         return run_system(
             stored.request, options, lambda _: opened, stored.checkpoint, list(filter(None, notes))
         )

@@ -22,7 +22,7 @@ _SEEDS = "seeds"
 class Workspace(OwnDirectory):
     """The directory `root` of an experiment.
 
-    experiment.json   the experiment's name and request, with which alone it can be continued; or with more seeds
+    experiment.json   the experiment's name and request: it can be continued with the same, or with more seeds
     runs/NAME         a run directory for each training
     measured/NAME.json  what each measurement has printed
     speeds.json       steps per second that were measured for the estimate

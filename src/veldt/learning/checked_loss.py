@@ -54,7 +54,10 @@ def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
 
 
 def required_priority(priority: Tensor | None, rows: int, algorithm: Algorithm) -> Tensor:
-    """Returns the rows' new priorities, for prioritised replay. UsageError if there is not one for each row."""
+    """Returns the new priorities, float32 [N], for prioritised replay. UsageError if there is not one for each row.
+
+    The algorithm may return them with their gradients, and in bfloat16.
+    """
     if priority is None:
         raise _wrong(
             algorithm,
@@ -67,7 +70,7 @@ def required_priority(priority: Tensor | None, rows: int, algorithm: Algorithm) 
             f"returned {len(priority)} priorities for {rows} rows",
             "return a tensor [N], one for each row",
         )
-    return priority
+    return priority.detach().float()
 
 
 def _wrong(algorithm: Algorithm, what: str, mend: str) -> UsageError:

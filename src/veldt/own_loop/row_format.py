@@ -107,9 +107,12 @@ class RowFormat:
 
 
 def as_array(value: Any) -> np.ndarray:
-    """Returns a tensor, number, list or array as an array in this process's memory."""
+    """Returns a tensor, number, list or array as an array in this process's memory; bfloat16, which numpy lacks, as
+    float32."""
     if isinstance(value, Tensor):
         value = value.detach().cpu()
+        if value.dtype is torch.bfloat16:
+            value = value.float()
     return np.asarray(value)
 
 

@@ -52,7 +52,7 @@ class RunData:
 
     @property
     def status(self) -> RunStatus:
-        """The state of the run."""
+        """The status of the run."""
         reason = str(self.summary.get("reason") or "") if self.summary else None
         target = as_float(self.settings().get("run.steps"))
         return status_of(self.running, reason, self.metric("steps", "step"), target)

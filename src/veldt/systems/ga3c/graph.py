@@ -25,7 +25,7 @@ from veldt.formatting import counted
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
-from veldt.sampling.acted import num_noise
+from veldt.sampling.acted import checked_act, num_noise
 from veldt.sampling.observations import blank_observation
 from veldt.systems.ga3c.agents import AgentsPlan, run_agent_process
 from veldt.systems.ga3c.model import ModelPlan, run_model
@@ -220,7 +220,8 @@ def _actor_outputs(run_plan: RunPlan) -> dict[str, Layout]:
     noise = algorithm.prepare_noise(torch.full((1, 1, num_noise(algorithm, network)), 0.5), 0)[0]
     observation = blank_observation(run_plan.spec, 1, run_plan.device)
     forward = network if not recurrent_size_of(network) else lambda seen: network(seen)[:2]
-    _, actor_outputs = algorithm.act(forward, observation, noise.to(run_plan.device))
+    returned = algorithm.act(forward, observation, noise.to(run_plan.device))
+    _, actor_outputs = checked_act(returned, 1, run_plan.spec.action, algorithm)
     return {
         name: Layout(tuple(tensor.shape[1:]), str(tensor.dtype).removeprefix("torch."))
         for name, tensor in actor_outputs.items()
