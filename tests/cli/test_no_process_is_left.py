@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -56,7 +57,8 @@ def test_after_the_working_process_was_killed(in_tmp: Path, has_time: bool) -> N
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the command has a parent on Linux only")
 def test_a_program_that_a_shell_has_started_before_is_left_alone(in_tmp: Path) -> None:
-    command = f"sleep 1000 & echo $!; exec {sys.executable} -m veldt train ppo --env CartPol-v1"
+    python = shlex.quote(sys.executable)  # its path may have a space
+    command = f"sleep 1000 & echo $!; exec {python} -m veldt train ppo --env CartPol-v1"
     done = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert done.stdout is not None
     other = psutil.Process(int(done.stdout.readline()))
