@@ -118,7 +118,7 @@ def read(run: Path, known: dict[str, Any], is_own_config: bool) -> Answer:
     for axis in ("step", "seconds"):
         for name in data.metric_names():
             data.curve(axis, name)
-    return "loaded", f"{len(html)} {data.state.text} {data.stage_seconds()}"
+    return "loaded", f"{len(html)} {data.status.text} {data.stage_seconds()}"
 
 
 def replays(run: Path, known: dict[str, Any], is_own_config: bool) -> Answer:

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from running import sps_of_learning, train
 
-from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
+from veldt.exchange.central_store import CentralStore, CentralStoreSpec
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.runtime.processes import Child, forkserver
 
 LEARNERS, CHUNKS = 8, 3

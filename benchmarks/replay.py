@@ -32,7 +32,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from table import Line, peer
+from running import peer
+from table import TableRow
 
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
@@ -83,7 +84,7 @@ def in_turn(repetitions: int, *works: Callable[[], object]) -> list[float]:
     return [statistics.median(times) for times in seconds]
 
 
-def prioritised(repetitions: int) -> Iterator[Line]:
+def prioritised(repetitions: int) -> Iterator[TableRow]:
     config = ReplayConfig(buffer_size=ITEMS, replay="prioritised")
     index = filled(NUMBER, 1, config, NStep(1, 0.99, False, False), 1).index
     assert isinstance(index, Prioritised)
@@ -98,12 +99,12 @@ def prioritised(repetitions: int) -> Iterator[Line]:
     for _ in range(repetitions):
         ours.append(rounds / in_turn(1, draw_and_update)[0])
         theirs.append(peer("cpprb", "cpprb_tree.py", "--items", str(ITEMS), "--batch", str(BATCH))["sps"])
-    yield Line(
+    yield TableRow(
         f"prioritised, {BATCH} of 2^20, /s", statistics.median(ours), "cpprb", statistics.median(theirs)
     )
 
 
-def run_plan(repetitions: int, size: int, threads: int) -> Iterator[Line]:
+def run_plan(repetitions: int, size: int, threads: int) -> Iterator[TableRow]:
     replay = filled(ATARI, WIDTH, ReplayConfig(buffer_size=size), NStep(3, 0.99, True, True), threads)
     batch, seeds = ReplayBatch.allocate(batch_layouts(ATARI, BATCH)), iter(range(10**9))
     arrays = [*batch.observation.values(), *batch.next_observation.values()]
@@ -117,10 +118,10 @@ def run_plan(repetitions: int, size: int, threads: int) -> Iterator[Line]:
 
     sample, plain = in_turn(repetitions, lambda: replay.sample(batch, next(seeds)), copy)
     what = f"sample {BATCH} of {size:,} Atari transitions, {threads} threads, GB/s"
-    yield Line(what, nbytes / sample / 1e9, "contiguous copy", nbytes / plain / 1e9)
+    yield TableRow(what, nbytes / sample / 1e9, "contiguous copy", nbytes / plain / 1e9)
 
 
-def append(repetitions: int) -> Iterator[Line]:
+def append(repetitions: int) -> Iterator[TableRow]:
     for steps, width in SHAPES:
         config = ReplayConfig(buffer_size=20_000, replay="prioritised")
         replay = filled(ATARI, width, config, NStep(3, 0.99, True, True), 1)
@@ -133,17 +134,17 @@ def append(repetitions: int) -> Iterator[Line]:
             lambda places=places, frames=frames: np.copyto(next(places), frames),
         )
         ours, copy = in_turn(40 * repetitions, *works)
-        yield Line(f"append {steps} x {width}, µs", 1e6 * ours, "copy of its frames", 1e6 * copy, True)
+        yield TableRow(f"append {steps} x {width}, µs", 1e6 * ours, "copy of its frames", 1e6 * copy, True)
 
 
-def memory(size: int) -> Iterator[Line]:
+def memory(size: int) -> Iterator[TableRow]:
     for kind in ("uniform", "prioritised"):
         config = ReplayConfig(buffer_size=size, replay=kind)  # type: ignore[arg-type]
         each = replay_bytes(ATARI, WIDTH, config, NStep(3, 0.99, True, True)) / size
-        yield Line(f"memory, {kind}, bytes a transition", each, "a single frame", 104 * 80, True)
+        yield TableRow(f"memory, {kind}, bytes a transition", each, "a single frame", 104 * 80, True)
 
 
-def disk(size: int, scratch: Path) -> Iterator[Line]:
+def disk(size: int, scratch: Path) -> Iterator[TableRow]:
     config, returns = ReplayConfig(buffer_size=size), NStep(3, 0.99, True, True)
     with tempfile.TemporaryDirectory(dir=scratch) as directory:
         path = Path(directory)
@@ -163,9 +164,9 @@ def disk(size: int, scratch: Path) -> Iterator[Line]:
         begin = time.perf_counter()
         ReplayArchive(path, again).restore(segments, arrays)
         restored = time.perf_counter() - begin
-    yield Line(f"save {size:,} Atari transitions, s", saved, "copying the file", copied, True)
-    yield Line("  of which training pauses, s", paused, "copying the file", copied, True)
-    yield Line(f"restore {size:,} Atari transitions, s", restored, "copying the file", copied, True)
+    yield TableRow(f"save {size:,} Atari transitions, s", saved, "copying the file", copied, True)
+    yield TableRow("  of which training pauses, s", paused, "copying the file", copied, True)
+    yield TableRow(f"restore {size:,} Atari transitions, s", restored, "copying the file", copied, True)
 
 
 def _seconds_of_copy(source: Path, target: Path) -> float:
@@ -194,7 +195,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print the metrics as JSON instead of a table")
     asked = parser.parse_args()
-    lines: list[Line] = []
+    lines: list[TableRow] = []
     measurements = (
         prioritised(asked.repetitions),
         run_plan(6 * asked.repetitions, asked.size, asked.threads),

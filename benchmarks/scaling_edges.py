@@ -19,9 +19,10 @@ import torch
 import replay
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.envs.spec import ActionSpec
-from veldt.exchange.central_store import PARAMETERS, CentralStore, CentralStoreSpec
+from veldt.exchange.central_store import CentralStore, CentralStoreSpec
 from veldt.exchange.gradients import AllReduce
 from veldt.exchange.inference import InferenceEdge, InferenceSpec
+from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.learning.optimiser import LocalOptimiser

@@ -1,9 +1,14 @@
-"""The benchmarks call the peers' scripts with flags that these have: peers are not installed where tests run."""
+"""The benchmarks can be imported, and call the peers' scripts with flags that these have.
+
+The peers themselves are not installed where tests run.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,3 +40,15 @@ def calls() -> Iterator[tuple[str, list[str]]]:
 def test_a_peer_has_the_flags_it_is_called_with(script: str, flags: list[str]) -> None:
     known = re.findall(r'add_argument\(\s*"(--[\w-]+)"', (BENCHMARKS / "peers" / script).read_text())
     assert set(flags) <= set(known)
+
+
+def test_every_benchmark_can_be_imported() -> None:
+    names = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {', '.join(names)}"],
+        cwd=BENCHMARKS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
