@@ -152,13 +152,12 @@ def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> i
 
 def _say_what_is_awaited() -> None:
     """Says later, if this process has not ended, that it waits for a thread: Python does so for all but daemons."""
-    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
+    if not _awaited_threads():
         return
 
     def say() -> None:
         time.sleep(_GRACE_S)
-        names = [each.name for each in threading.enumerate() if not each.daemon and each.is_alive()]
-        if names := [name for name in names if name != threading.main_thread().name]:
+        if names := _awaited_threads():
             _say(
                 f"veldt: the work is over, and the command waits for the thread {names[0]!r}, which an environment, a "
                 "callback or a logger has begun and not ended: begin it with daemon=True, or end it in close(); Ctrl-C "
@@ -166,6 +165,12 @@ def _say_what_is_awaited() -> None:
             )
 
     threading.Thread(target=say, daemon=True, name="awaited threads").start()
+
+
+def _awaited_threads() -> list[str]:
+    """Returns the names of the threads for which Python waits at the end of this process."""
+    main = threading.main_thread()
+    return [thread.name for thread in threading.enumerate() if not thread.daemon and thread is not main]
 
 
 class _Waiting:

@@ -59,6 +59,11 @@ def leaves(state: Any, example: Any = None) -> list[Tensor]:
     )
 
 
+def has_shapes_of(example: Any, state: Any) -> bool:
+    """Whether the tensors of a state have the shapes of those of `example`. Errors as in `leaves`."""
+    return [each.shape for each in leaves(state, example)] == [each.shape for each in leaves(example)]
+
+
 def _replaced(state: Any, following: Callable[[], Tensor]) -> Any:
     if isinstance(state, Tensor):
         return following()
@@ -137,9 +142,7 @@ class OwnCore(nn.Module):
                     f"{subject} returned {form_of(result)} for features {list(features.shape)}: it must return "
                     f"outputs [T, B, H], here [{_STEPS}, {_ENVS}, H], and the state after them"
                 )
-            if [tensor.shape for tensor in leaves(result[1], initial)] != [
-                tensor.shape for tensor in leaves(initial)
-            ]:
+            if not has_shapes_of(initial, result[1]):
                 raise UsageError(
                     f"{subject} returned the state {form_of(result[1])}: it must have the form of initial_state's, "
                     f"{form_of(initial)}"

@@ -12,7 +12,7 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.networks.actor_critic import policy_distribution
 from veldt.networks.own import ROWS, OwnModules, example, form_of, tried
-from veldt.networks.own_core import StateLayout, initial_state, leaves
+from veldt.networks.own_core import StateLayout, has_shapes_of, initial_state
 from veldt.networks.recurrent import RecurrentNetwork
 from veldt.networks.torsos import orthogonal
 
@@ -102,9 +102,7 @@ class OwnRecurrentModel(RecurrentNetwork):
         result = tried(own.subject("model"), module, example(own.spec), initial, reset)
         *outputs, state = result if isinstance(result, tuple) else (result,)
         _check_policy(own, tuple(outputs), (ROWS,))
-        if [tensor.shape for tensor in leaves(state, initial)] != [
-            tensor.shape for tensor in leaves(initial)
-        ]:
+        if not has_shapes_of(initial, state):
             raise UsageError(
                 f"{own.subject('model')} returned the state {form_of(state)}: it must have the form of "
                 f"initial_state's, {form_of(initial)}, and be the last output"

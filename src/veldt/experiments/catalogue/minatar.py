@@ -58,7 +58,7 @@ _RECIPES: dict[str, dict[str, Any]] = {
     # An evaluator needs less of a core where no target return waits for it.
     "apex-dqn": {**_Q, "actors": 2, "num_envs": 16, "evaluator_share": 0.1},
 }
-_AGENTS = ("published DQN", "published actor-critic")
+_DQN, _ACTOR_CRITIC = "published DQN", "published actor-critic"
 _Q_LEARNING = ("dqn", "c51", "rainbow", "apex-dqn")
 _PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn")
 
@@ -98,7 +98,7 @@ def _jobs(request: Request) -> list[Training]:
 
 def _published(game: str, steps: int) -> dict[str, float]:
     """Returns the published scores of a game after as many steps, by the name of the agent."""
-    scores = zip(_AGENTS, _PUBLISHED.get(game, {}).get(steps, (None, None)), strict=True)
+    scores = zip((_DQN, _ACTOR_CRITIC), _PUBLISHED.get(game, {}).get(steps, (None, None)), strict=True)
     return {agent: score for agent, score in scores if score is not None}
 
 
@@ -107,7 +107,7 @@ def _draw(results: Results) -> Exhibit:
     rows: list[tuple[str, ...]] = []
     shares: dict[str, dict[str, list[float]]] = {}  # of the published score, by recipe and game, of each seed
     for game, recipe, runs in results.groups():
-        published = _published(game, steps).get(_AGENTS[recipe not in _Q_LEARNING])
+        published = _published(game, steps).get(_DQN if recipe in _Q_LEARNING else _ACTOR_CRITIC)
         known = [run.score for run in runs if np.isfinite(run.score)]
         row = (game, recipe, str(len(known)), number(*interval(known)))
         if published is None:
