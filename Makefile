@@ -12,6 +12,9 @@ ifneq "$(shell cat $(STAMP) 2>/dev/null)" "$(CURDIR)"
 MOVED := moved
 endif
 
+# Tests start Python hundreds of times: without compiled files each of these would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Processes that run tests: for two cores, because tests wait for the processes that they start a third of the time.
 WORKERS = 3
 
