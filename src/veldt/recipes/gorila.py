@@ -61,7 +61,9 @@ GORILA = Recipe(
         "max_grad_norm": Sourced(10.0, "Wang et al. 2016"),
         "clip_rewards": Sourced(False, "RL Zoo: no reward clipping outside Atari"),
         "hidden": Sourced((128, 128), "measured here"),
-        "buffer_size": Sourced(200_000, "measured here: 25,000 of each learner"),
+        "buffer_size": Sourced(
+            500_000, "measured here: all steps of the run; with fewer it forgets failures"
+        ),
         "checkpoint_every": Sourced(50_000, DEFAULT),
     },
 )
