@@ -57,6 +57,7 @@ class Rollouts:
             "resets": resets,
             "horizon": STEPS,
             "random_start_steps": 6,
+            "on_env_error": "restart",
         }
         source = resolve(make)
         config = with_settings(find("a2c").config(source.name), given)
@@ -92,8 +93,13 @@ class Rollouts:
         return self.sampler.rollout()
 
 
+def restarted() -> Failing:
+    """Fails in the sixth step of every third episode."""
+    return Failing("raise", None, 6, lengths=(3, 4, 10))
+
+
 RESETS = pytest.mark.parametrize("resets", ["mid-batch", "wait"])
-MAKE = pytest.mark.parametrize("make", [scripted, dictionary])
+MAKE = pytest.mark.parametrize("make", [scripted, dictionary, restarted])
 
 
 @RESETS

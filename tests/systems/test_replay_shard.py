@@ -25,7 +25,7 @@ from veldt.runtime.role_messages import RoleMessage
 from veldt.runtime.roles import Peers
 from veldt.systems.roles import replay_shard
 from veldt.systems.roles.messages import SnapshotPart, WrittenSegments
-from veldt.systems.roles.replay_shard import ShardPlan, run_shard
+from veldt.systems.roles.replay_shard import ReplayShard, ShardPlan, run_shard
 
 SPEC = EnvSpec({"frame": ArraySpec((3, 2), "uint8", stack=3)}, ActionSpec("discrete", sizes=(5,), start=(0,)))
 STEPS, WIDTH, STORED = 3, 2, 4
@@ -54,7 +54,7 @@ def slot(seed: int) -> Arrays:
     layouts = row_layouts(SPEC, STEPS, WIDTH)
     arrays = {name: np.zeros(layout.shape, layout.dtype) for name, layout in layouts.items()}
     made.copy_to(arrays)
-    return arrays | {"priority": rng.random((STEPS, WIDTH)).astype(np.float32)}
+    return arrays | {"priority": rng.random((STEPS, WIDTH)).astype(np.float32), "is_first": np.array(False)}
 
 
 class HeldWriter:
@@ -160,3 +160,37 @@ def test_rows_are_not_overwritten_before_they_are_on_disk(
         buffer.sample(batch, seed=5)
     for name, array in one.arrays.items():
         np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
+
+
+def slot_of(actor: int, begin: int, *, is_first: bool) -> Arrays:
+    """The steps from `begin` on of the only episode of an actor, whose frames all have its number."""
+    arrays = dict(slot(actor))
+    arrays["observation/frame"] = np.full_like(arrays["observation/frame"], actor)
+    arrays["episode_step"] = np.repeat(np.arange(begin, begin + STEPS + 1, dtype=np.int32)[:, None], WIDTH, 1)
+    return arrays | {"is_first": np.array(is_first)}
+
+
+@pytest.mark.parametrize("insertions", [1, 2])
+def test_a_restarted_actor_does_not_continue_the_episode_of_the_one_that_was_killed(
+    insertions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its first row, after random start steps, has the step number at which the other was killed."""
+    arrived = [
+        slot_of(1, 0, is_first=True),
+        slot_of(1, STEPS, is_first=False),
+        slot_of(2, 2 * STEPS, is_first=True),
+        slot_of(2, 3 * STEPS, is_first=False),
+    ]
+    slots = ListedSlots(arrived, HeldWriter(monkeypatch))
+    config = with_settings(CONFIG, {"buffer_size": 100})
+    plan = ShardPlan(config, SPEC, RETURNS, 0, 1, width=WIDTH, first=[0], insertions=insertions)
+    shard = ReplayShard(None, plan, slots, [])  # type: ignore[arg-type]
+    while slots.num_stored < len(arrived):
+        shard.step()
+    batch = ReplayBatch.allocate(batch_layouts(SPEC, 400))
+    shard._buffer.sample(batch, seed=5)
+    actor_N, after_N = (
+        frames.reshape(400, -1).max(1)
+        for frames in (batch.observation["frame"], batch.next_observation["frame"])
+    )
+    assert np.array_equal(actor_N, after_N) and set(actor_N) == {1, 2}

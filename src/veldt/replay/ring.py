@@ -108,9 +108,9 @@ class Ring:
         """Returns the positions of keys, int64 [N], and whether their rows are still sampleable, bool [N]."""
         return _positions(key_N, self.first, self.end, self.rows)
 
-    def part(self) -> None:
-        """Ends the newest episodes, with their last observations: the next append does not continue them."""
-        self._parted[:] = True
+    def part(self, envs: slice = slice(None)) -> None:
+        """Ends the newest episodes of `envs`, with their last observations: the next append does not continue them."""
+        self._parted[envs] = True
 
     def append(self, slot: Rows, first: int = 0) -> Change:
         """Writes a full slot of the envs from `first` on, which must follow the slot appended for them before."""

@@ -225,7 +225,8 @@ def _extras_for(algorithm: Algorithm) -> _Extras:
 
 
 class _FirstPriorities:
-    """ "priority" float64 [T, B]: each step's initial priority by the actor's network; 0 for rows without a return."""
+    """ "priority" float64 [T, B]: each step's initial priority by the actor's network; 0 for rows without a return.
+    "is_first" bool []: nothing was sent before by this process of the actor, so that the slot continues no other."""
 
     def __init__(self, algorithm: OffPolicy) -> None:
         self._algorithm = algorithm
@@ -239,6 +240,10 @@ class _FirstPriorities:
 
     @torch.no_grad()
     def of(self, sampler: Sampler) -> dict[str, np.ndarray]:
+        is_first = np.array(sampler.phase == 1)
+        return {"priority": self._priorities(sampler), "is_first": is_first}
+
+    def _priorities(self, sampler: Sampler) -> np.ndarray:
         from veldt.replay.returns import slot_returns  # here, because it loads numba
 
         slot = sampler.trajectory
@@ -247,7 +252,7 @@ class _FirstPriorities:
         priority_TB = np.zeros((slot.steps, slot.width))
         if not outputs:  # the algorithm computes no initial priorities
             priority_TB.reshape(-1)[returns.row_N] = 1.0
-            return {"priority": priority_TB}
+            return priority_TB
         priority_N = self._algorithm.first_priorities(
             outputs["taken"][returns.row_N],
             torch.from_numpy(returns.reward_N),
@@ -255,7 +260,7 @@ class _FirstPriorities:
             outputs["best"][returns.bootstrap_N],
         )
         priority_TB.reshape(-1)[returns.row_N] = priority_N.numpy()
-        return {"priority": priority_TB}
+        return priority_TB
 
 
 class _BehaviourPolicy:

@@ -96,6 +96,8 @@ class ReplayShard:
             self._checkpoints.flush_before(rows.steps)
         for copy in range(plan.insertions):
             first = plan.first[received.ring] + copy * plan.width
+            if received.arrays["is_first"]:  # a restarted actor plays other episodes
+                self._buffer.ring.part(slice(first, first + rows.width))
             self._buffer.append(rows, received.arrays["priority"], first)
 
 

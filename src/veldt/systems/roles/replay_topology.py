@@ -50,7 +50,10 @@ def replay_topology(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint 
     rows = settings.rows(width, algorithm.returns.steps)
     members = [range(shard, count, shards) for shard in range(shards)]
     share = algorithm.batch_size // config.batch_shares
-    slot = row_layouts(spec, rows, width) | {"priority": Layout((rows, width), "float64")}
+    slot = row_layouts(spec, rows, width) | {
+        "priority": Layout((rows, width), "float64"),
+        "is_first": Layout((), "bool"),
+    }
     edges = {"rate_limiter": _rate_limiter_edge(settings, algorithm, share, envs, rows)}
     for shard in range(shards):
         edges[f"steps {shard}"] = Edge(
