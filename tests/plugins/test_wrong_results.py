@@ -16,6 +16,7 @@ from veldt.algorithms.base import Loss, OnPolicy
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import PluginError, UsageError
+from veldt.functional.updates import Adam
 from veldt.recipes import Recipe
 
 
@@ -135,6 +136,11 @@ def test_a_metric_may_have_a_gradient_or_be_a_plain_number(tmp_path: Path) -> No
     [
         ("horizon", 0, r"^mine: Mine.horizon\(4\) returned 0: it must be a whole number"),
         ("horizon", 2.5, "returned 2.5"),
+        (
+            "update_rows",
+            None,
+            r"^mine: Mine.update_rows\(4\) returned None: it must be a whole number of rows",
+        ),
         ("network", None, "^mine: Mine.network returned None: it must return an nn.Module"),
         ("network", torch.nn.Identity(), "returned a module without parameters"),
         (
@@ -151,6 +157,20 @@ def test_a_metric_may_have_a_gradient_or_be_a_plain_number(tmp_path: Path) -> No
 def test_other_members(member: str, returned: Any, sentence: str, tmp_path: Path) -> None:
     """Without a learning rate the parameters would not move."""
     refused(tmp_path / "run", sentence, **{member: lambda *arguments: returned})
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "sentence"),
+    [
+        ("target_networks", None, "target_networks are None: they must be a dictionary of"),
+        ("target_networks", {"slow": 0.5}, r"target_networks are {'slow': 0.5}: they must be a dictionary"),
+        ("groups", [Adam()], r"groups are \[Adam\(.*\]: they must be a list of"),
+        ("act", None, "^the algorithm mine is Mine, whose act is None: it must be a method"),
+        ("loss", 0.5, "^the algorithm mine is Mine, whose loss is 0.5: it must be a method"),
+    ],
+)
+def test_members_of_another_kind(member: str, value: Any, sentence: str, tmp_path: Path) -> None:
+    refused(tmp_path / "run", sentence, **{member: value})
 
 
 @pytest.mark.parametrize("replay", ["uniform", "prioritised"])
