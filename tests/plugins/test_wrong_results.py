@@ -236,6 +236,66 @@ def test_the_best_action(change: Any, sentence: str, tmp_path: Path) -> None:
         veldt.load(tmp_path / "run").act(np.zeros(4, np.float32), greedy=True)
 
 
+@pytest.mark.parametrize(
+    ("base", "method", "returned", "sentence"),
+    [
+        (PPO, "minibatches", None, "returned None: it must yield the batch of each update"),
+        (PPO, "minibatches", torch.zeros(2), r"returned a tensor \[2\]: it must yield"),
+        (PPO, "scored_envs", None, "returned None: it must return the numbers of envs"),
+        (DQN, "exploration", None, "returned None: it must return a dictionary of numbers"),
+        (DQN, "exploration", {"epsilon": "x"}, "returned a dictionary of 'epsilon': 'x': it must"),
+    ],
+)
+def test_results_of_training(
+    base: type[Any], method: str, returned: Any, sentence: str, tmp_path: Path
+) -> None:
+    config = PPOConfig if base is PPO else DQNConfig
+    with pytest.raises(UsageError, match=f"^mine: Mine.{method} {sentence}"):
+        train(type("Mine", (base,), {method: lambda *_: returned}), config, tmp_path / "run")
+
+
+def test_minibatches_may_be_a_list(tmp_path: Path) -> None:
+    class Mine(A2C):
+        def minibatches(self, *arguments: Any) -> Any:
+            return list(super().minibatches(*arguments))
+
+    veldt.register_algorithm("mine", Mine, A2CConfig)
+    veldt.register_recipe(Recipe("mine", "mine", "synchronous", "Mine", atari={}, small={}))
+    run = veldt.train("mine", env="CartPole-v1", run_dir=tmp_path / "run", steps=100, num_envs=4, quiet=True)
+    assert run.reason == "steps"
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "returned", "sentence"),
+    [
+        ("value", "value", None, r"returned None: it must return a tensor \[1\]"),
+        ("value", "value", torch.zeros(1, 1), r"returned a tensor \[1, 1\]: it must return a tensor \[1\]"),
+        (
+            "action_values",
+            "action_values",
+            torch.zeros(2),
+            r"returned a tensor \[2\]: it must return a tensor",
+        ),
+        ("policy", "distribution", {"mean": None}, "returned a dictionary of 'mean': None: it must return"),
+    ],
+)
+def test_estimates(method: str, asked: str, returned: Any, sentence: str, tmp_path: Path) -> None:
+    """A value of the shape [1, 1] would be an array in the place of a number."""
+    train(type("Mine", (PPO,), {method: lambda *_: returned}), PPOConfig, tmp_path / "run")
+    with pytest.raises(UsageError, match=f"^mine: Mine.{method} {sentence}"):
+        getattr(veldt.load(tmp_path / "run"), asked)(np.zeros(4, np.float32))
+
+
+def test_first_priorities(tmp_path: Path) -> None:
+    from veldt.learning.checked_results import checked_first_priorities
+
+    algorithm = type("Mine", (DQN,), {"name": "mine"})
+    with pytest.raises(
+        UsageError, match=r"first_priorities returned a tensor \[3, 1\]: it must return a tensor"
+    ):
+        checked_first_priorities(torch.zeros(3, 1), 3, algorithm)
+
+
 class NoBase(DQN):
     def __init__(self, config: Any, action: Any) -> None:
         self._actions = action.sizes[0]

@@ -25,6 +25,7 @@ from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
+from veldt.learning.checked_results import checked_first_priorities
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import Network, apply_precision
@@ -254,7 +255,9 @@ class _FirstPriorities:
             torch.from_numpy(returns.discount_N),
             outputs["best"][returns.bootstrap_N],
         )
-        priority_TB.reshape(-1)[returns.row_N] = priority_N.numpy()
+        priority_TB.reshape(-1)[returns.row_N] = checked_first_priorities(
+            priority_N, len(returns.row_N), self._algorithm
+        ).numpy()
         return {"priority": priority_TB}
 
 
