@@ -86,9 +86,7 @@ def test_wrong_networks_are_refused(network: Any, sentence: str, tmp_path: Path)
 def test_a_module_that_is_returned_twice_is_refused(tmp_path: Path) -> None:
     """Networks that share it would learn from, and be changed by, each other: those of an evaluation, too."""
     module = nn.Linear(4, 8)
-    with pytest.raises(
-        veldt.UsageError, match="returned the same module as in an earlier call: it must make a new"
-    ):
+    with pytest.raises(veldt.UsageError, match="returned the same module as in an earlier call"):
         train(tmp_path / "run", network=lambda shape: module)
     assert not (tmp_path / "run").exists()
 

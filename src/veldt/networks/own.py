@@ -119,8 +119,8 @@ def make_own(
         raise UsageError(f"{subject} returned {type(module).__name__}: it must return an nn.Module")
     if module in _made:
         raise UsageError(
-            f"{subject} returned the same module as in an earlier call: it must make a new one each time, because a run "
-            "needs several, such as one to learn and one to evaluate"
+            f"{subject} returned the same module as in an earlier call: it must make a new one each time, because a "
+            "run needs several, such as one to learn and one to evaluate"
         )
     _made.add(module)
     record_part(subject, name.partition(":")[0], (function, type(module)), NetworkError)
