@@ -128,7 +128,7 @@ class Agent:
         self.config, self.source, self.spec = config, source, spec
         self.path, self.step = path, step
         self._algorithm: Algorithm = config.make_algorithm(spec.action)
-        # Modules of the user's own, such as dropout and batch normalisation, are in evaluation mode outside of training.
+        # Dropout and batch normalisation in a network of the user's own are in evaluation mode outside of training.
         self._network, self._device = network.eval(), device
         self._codec: ObservationCodec | None = None
         self._acted, self._episode_step_N = 0, np.zeros(1, np.int64)
