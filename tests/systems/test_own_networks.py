@@ -132,3 +132,16 @@ def test_a_users_network_computes_in_fp32(network: Any, tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match="--precision is bf16, and what your own network does"):
         train(tmp_path / "run", network=network, precision="bf16")
     assert not (tmp_path / "run").exists()
+
+
+def with_batch_norm(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 16), nn.BatchNorm1d(16))
+
+
+def test_an_error_in_torchs_modules_names_the_network(tmp_path: Path) -> None:
+    """The traceback has no line of the user's, because nn.Sequential calls the layers."""
+    with pytest.raises(
+        veldt.NetworkError,
+        match=r"network test_own_networks:with_batch_norm raised in _BatchNorm.forward: ValueError: Expected more than",
+    ):
+        train(tmp_path / "run", network=with_batch_norm, num_envs=1)
