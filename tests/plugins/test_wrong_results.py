@@ -17,6 +17,7 @@ from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import PluginError, UsageError
 from veldt.functional.updates import Adam
+from veldt.learning.checked_results import check_taken_and_best, checked_first_priorities
 from veldt.recipes import Recipe
 
 
@@ -286,14 +287,18 @@ def test_estimates(method: str, asked: str, returned: Any, sentence: str, tmp_pa
         getattr(veldt.load(tmp_path / "run"), asked)(np.zeros(4, np.float32))
 
 
-def test_first_priorities(tmp_path: Path) -> None:
-    from veldt.learning.checked_results import checked_first_priorities
-
-    algorithm = type("Mine", (DQN,), {"name": "mine"})
+def test_first_priorities() -> None:
+    """Of actors in Ape-X."""
+    algorithm: Any = object.__new__(type("Mine", (DQN,), {"name": "mine"}))
     with pytest.raises(
         UsageError, match=r"first_priorities returned a tensor \[3, 1\]: it must return a tensor"
     ):
         checked_first_priorities(torch.zeros(3, 1), 3, algorithm)
+    with pytest.raises(
+        UsageError, match="act_with_values returned the extras taken, without 'best': it must"
+    ):
+        check_taken_and_best({"taken": torch.zeros(3)}, algorithm)
+    check_taken_and_best({"taken": torch.zeros(3), "best": torch.zeros(3)}, algorithm)
 
 
 class NoBase(DQN):

@@ -52,6 +52,16 @@ def checked_estimate(returned: Any, method: str, rows: int, algorithm: Algorithm
     return returned
 
 
+def check_taken_and_best(extras: Mapping[str, Any], algorithm: Algorithm) -> None:
+    """Raises UsageError if the extras of `act_with_values` lack what `first_priorities` gets."""
+    if missing := [name for name in ("taken", "best") if name not in extras]:
+        raise UsageError(
+            f"{algorithm.name}: {type(algorithm).__name__}.act_with_values returned the extras {', '.join(extras)}, "
+            f"without {missing[0]!r}: it must return both, the network's output for the action taken and for the best "
+            "one, or no extras"
+        )
+
+
 def checked_first_priorities(returned: Any, rows: int, algorithm: Algorithm) -> Tensor:
     """Returns the priorities [N] of new steps. UsageError if there is not one for each."""
     if not _has_rows(returned, rows) or returned.ndim != 1:

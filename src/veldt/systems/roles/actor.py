@@ -25,7 +25,7 @@ from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
-from veldt.learning.checked_results import checked_first_priorities
+from veldt.learning.checked_results import check_taken_and_best, checked_first_priorities
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import Network, apply_precision
@@ -249,6 +249,7 @@ class _FirstPriorities:
         if not outputs:  # the algorithm computes no initial priorities
             priority_TB.reshape(-1)[returns.row_N] = 1.0
             return {"priority": priority_TB}
+        check_taken_and_best(outputs, self._algorithm)
         priority_N = self._algorithm.first_priorities(
             outputs["taken"][returns.row_N],
             torch.from_numpy(returns.reward_N),
