@@ -132,6 +132,10 @@ def table_of_choices() -> gymnasium.Env[Any, Any]:
     return Hashed(pair, spaces.MultiDiscrete([[2, 3], [4, 5]]))
 
 
+def switches() -> gymnasium.Env[Any, Any]:
+    return Hashed(spaces.Box(-1, 1, (3,), np.float32), spaces.MultiBinary((2, 3)))
+
+
 class RewardedAtTheEnd(gymnasium.Env[np.ndarray, Any]):
     """Episodes of 2 to 7 steps, whose only reward comes with the last: 1 for the side that is shown then."""
 

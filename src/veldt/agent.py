@@ -24,6 +24,7 @@ from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
 from veldt.formatting import gib
+from veldt.learning.checked_results import checked_estimate
 from veldt.networks import normaliser
 from veldt.networks.build import build_torso
 from veldt.networks.own import NO_PARTS, WHOLE_PARTS, OwnModules, OwnParts, make_own
@@ -127,7 +128,8 @@ class Agent:
         self.config, self.source, self.spec = config, source, spec
         self.path, self.step = path, step
         self._algorithm: Algorithm = config.make_algorithm(spec.action)
-        self._network, self._device = network, device
+        # Dropout and batch normalisation in a network of the user's own are in evaluation mode outside of training.
+        self._network, self._device = network.eval(), device
         self._codec: ObservationCodec | None = None
         self._acted, self._episode_step_N = 0, np.zeros(1, np.int64)
         self._recurrent_state: RecurrentState | None = None
@@ -169,7 +171,7 @@ class Agent:
                 of calls give the same samples.
         """
         inputs, is_single = self._inputs(observation)
-        width = len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs)
+        width = _width(inputs)
         noise = uniform(self.config.run.seed, ACTION, np.arange(width), np.array([self._acted]), self.noise)
         if self._recurrent_state is None or len(self._episode_step_N) != width:
             self._recurrent_state = self.initial_recurrent_state(width)
@@ -221,7 +223,12 @@ class Agent:
         if getattr(type(self._algorithm), method) is getattr(Algorithm, method):
             raise UsageError(f"{self._algorithm.name} has {_LACKS[method]}: ask for something else")
         inputs, is_single = self._inputs(observation)
-        result = getattr(self._algorithm, method)(self._network, self._on_device(inputs))
+        result = checked_estimate(
+            getattr(self._algorithm, method)(self._network, self._on_device(inputs)),
+            method,
+            _width(inputs),
+            self._algorithm,
+        )
 
         def array(tensor: Tensor) -> np.ndarray:
             values = tensor.float().cpu().numpy()
@@ -311,6 +318,11 @@ class Agent:
                 raise ValueError(_not_finite(name, array_N, is_single))
             tensors[name] = torch.from_numpy(array_N)
         return tensors if self.spec.is_dict else tensors[""], is_single
+
+
+def _width(inputs: Observation) -> int:
+    """Returns the number of observations."""
+    return len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs)
 
 
 def _not_finite(name: str, array_N: np.ndarray, is_single: bool) -> str:

@@ -139,7 +139,7 @@ WORDS = {
     'train ppo --env environments:scripted --env-kwargs {"length":5}': "environments:scripted takes no 'length'",
     "train ppo --env environments:scriptd": "(did you mean 'scripted'?)",
     "train ppo --env faulty_envs:no_environment": "returned str, not a gymnasium.Env",
-    "train ppo --env faulty_envs:text_action": "is not supported: allowed are Discrete, MultiDiscrete and Box",
+    "train ppo --env faulty_envs:text_action": "allowed are Discrete, MultiDiscrete, MultiBinary and Box",
     "resume": "RUN is missing: see `veldt resume --help`",
     "reproduce": "RUN is missing: see `veldt reproduce --help`",
     "evaluate a b": "'b' is one argument too many",

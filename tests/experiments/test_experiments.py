@@ -346,6 +346,17 @@ def test_a_second_learner_equals_the_first_while_it_learns_the_same(monkeypatch:
     assert rows[1][-1]["distance"] > 0
 
 
+def test_a_failure_of_a_measurement_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The experiment shows the last line that its command has written, without the name of an exception."""
+    words = "--env Pendulum-v1 --steps 64 --primary 32 --secondary 32"
+    monkeypatch.setattr("sys.argv", ["secondary_learner", *words.split()])
+    with pytest.raises(SystemExit, match=r"^veldt: dqn cannot choose this environment's actions") as stopped:
+        secondary_learner.main()
+    assert stopped.value.code != 0
+
+
 def test_seconds_of_jobs_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("veldt.experiments.planning.estimate.allowed_cores", lambda: [0, 1])
     one, both = printed("one", ""), Printed(group="both", words=(), seconds=1.0, cores=0)

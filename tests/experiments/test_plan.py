@@ -172,7 +172,11 @@ def test_games_are_named_once() -> None:
             "secondary-learner --games Pendulum-v1",
             "dqn cannot choose this environment's actions, which are continuous",
         ),
-        ("scores --games CartPole-v1", "a2c-16 has a paper's values for Atari games (ALE/...) alone"),
+        (
+            "scores --games CartPole-v1",
+            "--games has 'CartPole-v1', which is no Atari game, and this experiment",
+        ),
+        ("throughput --games Pendulum-v1", "--games has 'Pendulum-v1', which is no Atari game, and this"),
     ],
 )
 def test_a_game_that_cannot_be_trained_is_refused_before_anything_is_made(

@@ -42,6 +42,7 @@ OTHERS: Runs = {
     "integers": ("ppo", SMALL | {"env": "environments:box_of_integers"}),
     "tuple": ("ppo", SMALL | {"env": "Blackjack-v1"}),
     "table": ("ppo", SMALL | {"env": "environments:table_of_choices"}),
+    "switches": ("ppo", SMALL | {"env": "environments:switches"}),
     "own core": ("a2c", CORE | {"env": "CartPole-v1"}),
 }
 # As files, too: the others differ from these in their inputs only.

@@ -16,6 +16,8 @@ from veldt.algorithms.base import Loss, OnPolicy
 from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import PluginError, UsageError
+from veldt.functional.updates import Adam
+from veldt.learning.checked_results import check_taken_and_best, checked_first_priorities
 from veldt.recipes import Recipe
 
 
@@ -135,6 +137,11 @@ def test_a_metric_may_have_a_gradient_or_be_a_plain_number(tmp_path: Path) -> No
     [
         ("horizon", 0, r"^mine: Mine.horizon\(4\) returned 0: it must be a whole number"),
         ("horizon", 2.5, "returned 2.5"),
+        (
+            "update_rows",
+            None,
+            r"^mine: Mine.update_rows\(4\) returned None: it must be a whole number of rows",
+        ),
         ("network", None, "^mine: Mine.network returned None: it must return an nn.Module"),
         ("network", torch.nn.Identity(), "returned a module without parameters"),
         (
@@ -151,6 +158,20 @@ def test_a_metric_may_have_a_gradient_or_be_a_plain_number(tmp_path: Path) -> No
 def test_other_members(member: str, returned: Any, sentence: str, tmp_path: Path) -> None:
     """Without a learning rate the parameters would not move."""
     refused(tmp_path / "run", sentence, **{member: lambda *arguments: returned})
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "sentence"),
+    [
+        ("target_networks", None, "target_networks are None: they must be a dictionary of"),
+        ("target_networks", {"slow": 0.5}, r"target_networks are {'slow': 0.5}: they must be a dictionary"),
+        ("groups", [Adam()], r"groups are \[Adam\(.*\]: they must be a list of"),
+        ("act", None, "^the algorithm mine is Mine, whose act is None: it must be a method"),
+        ("loss", 0.5, "^the algorithm mine is Mine, whose loss is 0.5: it must be a method"),
+    ],
+)
+def test_members_of_another_kind(member: str, value: Any, sentence: str, tmp_path: Path) -> None:
+    refused(tmp_path / "run", sentence, **{member: value})
 
 
 @pytest.mark.parametrize("replay", ["uniform", "prioritised"])
@@ -214,6 +235,70 @@ def test_the_best_action(change: Any, sentence: str, tmp_path: Path) -> None:
     train(type("Mine", (PPO,), {"best_action": best_action}), PPOConfig, tmp_path / "run")
     with pytest.raises(UsageError, match=f"^mine: Mine.best_action {sentence}"):
         veldt.load(tmp_path / "run").act(np.zeros(4, np.float32), greedy=True)
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "returned", "sentence"),
+    [
+        (PPO, "minibatches", None, "returned None: it must yield the batch of each update"),
+        (PPO, "minibatches", torch.zeros(2), r"returned a tensor \[2\]: it must yield"),
+        (PPO, "scored_envs", None, "returned None: it must return the numbers of envs"),
+        (DQN, "exploration", None, "returned None: it must return a dictionary of numbers"),
+        (DQN, "exploration", {"epsilon": "x"}, "returned a dictionary of 'epsilon': 'x': it must"),
+    ],
+)
+def test_results_of_training(
+    base: type[Any], method: str, returned: Any, sentence: str, tmp_path: Path
+) -> None:
+    config = PPOConfig if base is PPO else DQNConfig
+    with pytest.raises(UsageError, match=f"^mine: Mine.{method} {sentence}"):
+        train(type("Mine", (base,), {method: lambda *_: returned}), config, tmp_path / "run")
+
+
+def test_minibatches_may_be_a_list(tmp_path: Path) -> None:
+    class Mine(A2C):
+        def minibatches(self, *arguments: Any) -> Any:
+            return list(super().minibatches(*arguments))
+
+    veldt.register_algorithm("mine", Mine, A2CConfig)
+    veldt.register_recipe(Recipe("mine", "mine", "synchronous", "Mine", atari={}, small={}))
+    run = veldt.train("mine", env="CartPole-v1", run_dir=tmp_path / "run", steps=100, num_envs=4, quiet=True)
+    assert run.reason == "steps"
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "returned", "sentence"),
+    [
+        ("value", "value", None, r"returned None: it must return a tensor \[1\]"),
+        ("value", "value", torch.zeros(1, 1), r"returned a tensor \[1, 1\]: it must return a tensor \[1\]"),
+        (
+            "action_values",
+            "action_values",
+            torch.zeros(2),
+            r"returned a tensor \[2\]: it must return a tensor",
+        ),
+        ("policy", "distribution", {"mean": None}, "returned a dictionary of 'mean': None: it must return"),
+    ],
+)
+def test_estimates(method: str, asked: str, returned: Any, sentence: str, tmp_path: Path) -> None:
+    """A value of the shape [1, 1] would be an array in the place of a number."""
+    train(type("Mine", (PPO,), {method: lambda *_: returned}), PPOConfig, tmp_path / "run")
+    with pytest.raises(UsageError, match=f"^mine: Mine.{method} {sentence}"):
+        getattr(veldt.load(tmp_path / "run"), asked)(np.zeros(4, np.float32))
+
+
+def test_first_priorities() -> None:
+    """Of actors in Ape-X."""
+    algorithm: Any = object.__new__(type("Mine", (DQN,), {"name": "mine"}))
+    with pytest.raises(
+        UsageError, match=r"first_priorities returned a tensor \[3, 1\]: it must return a tensor"
+    ):
+        checked_first_priorities(torch.zeros(3, 1), 3, algorithm)
+    with pytest.raises(
+        UsageError, match="act_with_values returned the extras taken, without 'best': it must"
+    ):
+        check_taken_and_best({"taken": torch.zeros(3)}, algorithm)
+    check_taken_and_best({"taken": torch.zeros(3), "best": torch.zeros(3)}, algorithm)
 
 
 class NoBase(DQN):

@@ -23,6 +23,7 @@ NAMES = [
     "discrete_observation",
     "box_of_integers",
     "table_of_choices",
+    "switches",
 ]
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import own_networks
 import pytest
 from torch import nn
@@ -82,6 +83,32 @@ def test_wrong_networks_are_refused(network: Any, sentence: str, tmp_path: Path)
     assert not (tmp_path / "run").exists()
 
 
+def test_a_module_that_is_returned_twice_is_refused(tmp_path: Path) -> None:
+    """Networks that share it would learn from, and be changed by, each other: those of an evaluation, too."""
+    module = nn.Linear(4, 8)
+    with pytest.raises(veldt.UsageError, match="returned the same module as in an earlier call"):
+        train(tmp_path / "run", network=lambda shape: module)
+    assert not (tmp_path / "run").exists()
+
+
+def with_dropout(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 16), nn.BatchNorm1d(16), nn.Dropout(0.5))
+
+
+def test_modules_are_in_evaluation_mode_outside_of_training(tmp_path: Path) -> None:
+    """Else dropout would blur the policy, and the statistics of a batch be those of whoever is evaluated beside."""
+    agent = veldt.load(train(tmp_path / "run", network=with_dropout).path)
+    one, other = np.full(4, 0.1, np.float32), np.full(4, -1.0, np.float32)
+    first = agent.distribution(one)["probabilities"]
+    assert np.array_equal(first, agent.distribution(one)["probabilities"])
+    assert np.allclose(first, agent.distribution(np.stack([one, other]))["probabilities"][0], atol=1e-6)
+    batch_norms = [module for module in agent.network.modules() if isinstance(module, nn.BatchNorm1d)]
+    assert batch_norms and all(int(one.num_batches_tracked or 0) > 0 for one in batch_norms)
+    before = [one.num_batches_tracked for one in batch_norms]
+    assert agent.act(one) in (0, 1)
+    assert [one.num_batches_tracked for one in batch_norms] == before
+
+
 @pytest.mark.parametrize(
     ("network", "sentence"),
     [
@@ -105,3 +132,16 @@ def test_a_users_network_computes_in_fp32(network: Any, tmp_path: Path) -> None:
     with pytest.raises(veldt.UsageError, match="--precision is bf16, and what your own network does"):
         train(tmp_path / "run", network=network, precision="bf16")
     assert not (tmp_path / "run").exists()
+
+
+def with_batch_norm(shape: tuple[int, ...]) -> nn.Module:
+    return nn.Sequential(nn.Linear(shape[0], 16), nn.BatchNorm1d(16))
+
+
+def test_an_error_in_torchs_modules_names_the_network(tmp_path: Path) -> None:
+    """The traceback has no line of the user's, because nn.Sequential calls the layers."""
+    with pytest.raises(
+        veldt.NetworkError,
+        match=r"network test_own_networks:with_batch_norm raised in _BatchNorm.forward: ValueError: Expected more than",
+    ):
+        train(tmp_path / "run", network=with_batch_norm, num_envs=1)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 
-from veldt.algorithms.base import Algorithm, OffPolicy
+from veldt.algorithms.base import Algorithm, OffPolicy, OnPolicy
 from veldt.algorithms.capabilities import CAPABILITIES, OFF_POLICY_CORRECTED, REPLAY
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.policy_gradient import PolicyGradient
@@ -43,8 +44,8 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             `OffPolicyConfig`.
 
     Raises:
-        UsageError: a class is not of the required kind or lacks a method, the capabilities are no set or one is
-            unknown, or another module has registered an algorithm of this name.
+        UsageError: a class is not of the required kind, lacks a method or has something else in its place, the
+            capabilities are no set or one is unknown, or another module has registered an algorithm of this name.
     """
     if not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
         raise UsageError(
@@ -79,4 +80,9 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             f"the algorithm {name} is {algorithm.__name__}, which does not define {', '.join(missing)}: do so, or "
             "derive from a class that does, such as veldt.algorithms.ppo.PPO or veldt.algorithms.dqn.DQN"
         )
+    for method, _ in inspect.getmembers(OffPolicy if replays else OnPolicy, inspect.isfunction):
+        if not callable(own := getattr(algorithm, method)):
+            raise UsageError(
+                f"the algorithm {name} is {algorithm.__name__}, whose {method} is {own!r}: it must be a method"
+            )
     ALGORITHMS.add(name, AlgorithmEntry(algorithm, settings), registering_module())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -177,6 +178,11 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
             env_shape=space.shape,
             env_dtype=str(space.dtype),
         )
+    if isinstance(space, spaces.MultiBinary):
+        size = math.prod(space.shape)
+        return ActionSpec(
+            "multi", sizes=(2,) * size, start=(0,) * size, env_shape=space.shape, env_dtype=str(space.dtype)
+        )
     if isinstance(space, spaces.Box):
         return ActionSpec(
             "box",
@@ -186,7 +192,7 @@ def action_spec(space: spaces.Space[Any]) -> ActionSpec:
             env_dtype=str(space.dtype),
         )
     raise UsageError(
-        f"the action space {space} is not supported: allowed are Discrete, MultiDiscrete and Box; "
+        f"the action space {space} is not supported: allowed are Discrete, MultiDiscrete, MultiBinary and Box; "
         "wrap the environment so that its actions are one of these (gymnasium.wrappers.TransformAction)"
     )
 

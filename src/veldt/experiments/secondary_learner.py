@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from veldt.agent import Agent
 from veldt.algorithms.base import OffPolicy
 from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
+from veldt.errors import VeldtError
 from veldt.evaluation.evaluator import play_episodes
 from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.batch_sources import BatchShare, ReplaySource
@@ -134,8 +136,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--settings", type=json.loads, default={}, help="of both, as a JSON object")
     asked = parser.parse_args()
-    rows = run_both(asked.env, asked.steps, asked.primary, asked.secondary, asked.seed, asked.settings)
-    print(json.dumps({"rows": list(rows)}))
+    try:
+        rows = list(
+            run_both(asked.env, asked.steps, asked.primary, asked.secondary, asked.seed, asked.settings)
+        )
+    except VeldtError as error:  # one sentence, as of the command `veldt`: the experiment shows it
+        sys.exit(f"veldt: {error}")
+    print(json.dumps({"rows": rows}))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from veldt.envs.trajectory import Trajectory
 from veldt.exchange.gradients import GradientEdge
 from veldt.learning.batch_memory import BatchMemory
 from veldt.learning.checked_loss import required_priority
+from veldt.learning.checked_results import checked_minibatches
 from veldt.learning.normalisation import RewardNormaliser
 from veldt.learning.outside_rewards import OutsideRewards
 from veldt.learning.replay_batches import BatchConverter, with_global_weights
@@ -83,7 +84,9 @@ class OnPolicySource:
             reward_TB = self._rewards.normalise(rollout.reward, self._sampler.trajectory)
             rollout = dataclasses.replace(rollout, reward=reward_TB)
         acted = float(self._sampler.trajectory.version.mean())
-        minibatches = self._algorithm.minibatches(self._forward, rollout, generator)
+        minibatches = checked_minibatches(
+            self._algorithm.minibatches(self._forward, rollout, generator), self._algorithm
+        )
         while True:
             with self._clock("train"):
                 batch = next(minibatches, None)

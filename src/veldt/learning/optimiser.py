@@ -48,6 +48,11 @@ class GroupedRule:
     def __init__(self, groups: Sequence[ParameterGroup], parameters: FlatParameters) -> None:
         if not groups:
             raise UsageError("the algorithm's groups are empty: give at least one ParameterGroup")
+        if not isinstance(groups, Sequence) or not all(isinstance(one, ParameterGroup) for one in groups):
+            raise UsageError(
+                f"the algorithm's groups are {groups!r}: they must be a list of "
+                "veldt.algorithms.groups.ParameterGroup"
+            )
         self.groups = tuple(groups)
         self.members: dict[str, list[int]] = {group.name: [] for group in groups}
         if len(self.members) < len(self.groups):

@@ -24,7 +24,7 @@ class TargetNetworks:
         compiled: returns the forward pass of a network.
 
     Raises:
-        UsageError: no parameter has a target network's prefix.
+        UsageError: `declared` is something else, or no parameter has a target network's prefix.
     """
 
     def __init__(
@@ -34,6 +34,13 @@ class TargetNetworks:
         make: Callable[[], tuple[Network, FlatParameters]],
         compiled: Callable[[Network], Forward] = lambda network: network,
     ) -> None:
+        if not isinstance(declared, Mapping) or not all(
+            isinstance(one, TargetNetwork) for one in declared.values()
+        ):
+            raise UsageError(
+                f"the algorithm's target_networks are {declared!r}: they must be a dictionary of "
+                "veldt.algorithms.groups.TargetNetwork by name, {} for none"
+            )
         self._declared, self._online = declared, online
         self._parameters: dict[str, FlatParameters] = {}
         self._names: dict[str, list[str]] = {}

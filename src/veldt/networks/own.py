@@ -12,6 +12,7 @@ model     the env's spec               as the algorithm's whole network does; se
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,9 @@ from veldt.user_code.import_path import load_function, name_of
 Factory = Callable[[Any], nn.Module]
 WHOLE_PARTS = ("actor", "critic", "model")
 ROWS = 2  # rows of the forward pass that checks a module
+
+# What the user's functions have returned in this process.
+_made: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ def make_own(
         subject: what messages call the part; by default `part` and the function's name.
 
     Raises:
-        UsageError: the function does not exist, or returned something else.
+        UsageError: the function does not exist, or returned something else, or the same module twice.
         NetworkError: it raised an exception.
     """
     name = own if isinstance(own, str) else name_of(own)
@@ -112,6 +116,12 @@ def make_own(
         module = function(argument)
     if not isinstance(module, nn.Module):
         raise UsageError(f"{subject} returned {type(module).__name__}: it must return an nn.Module")
+    if module in _made:
+        raise UsageError(
+            f"{subject} returned the same module as in an earlier call: it must make a new one each time, because a "
+            "run needs several, such as one to learn and one to evaluate"
+        )
+    _made.add(module)
     record_part(subject, name.partition(":")[0], (function, type(module)), NetworkError)
     return module
 

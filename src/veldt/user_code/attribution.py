@@ -20,6 +20,8 @@ _CALLED = re.compile(r"(?P<name>[\w.<>]+)\(\) |Can't instantiate abstract class 
 # The module of torch that calls every nn.Module. A script with a network may also have callbacks and loggers, which
 # torch doesn't call: they are not part of the network.
 _MODULE_CALLS = "torch.nn.modules.module"
+# The classes of veldt that call a module of the user's, which may consist of torch's modules alone.
+_CALLERS = re.compile(r"veldt\.networks\.(build\.UserTorso|own_core\.Own|own_heads\.(Own|_Head))")
 # Never the user's, also where a class of theirs is registered, or used as a network, as it is.
 _LIBRARIES = {"veldt", "torch"}
 
@@ -111,6 +113,9 @@ def _find(error: BaseException) -> tuple[list[_Part], str] | None:
         defining = next(filter(None, (_defining(parts, name) for name in own)), None)
         if found := defining or [part for part in parts if part.kind is PluginError or in_module]:
             return found, function
+    networks = [part for part in _parts.values() if part.kind is NetworkError]
+    if networks and (function := _of_torchs_modules(frames)):
+        return networks, function
     # A call that does not match the function's parameters fails before the function has a frame.
     if isinstance(error, TypeError) and (message := _CALLED.match(str(error))) is not None:
         function = message["name"] or message["abstract"]
@@ -122,6 +127,19 @@ def _find(error: BaseException) -> tuple[list[_Part], str] | None:
         if parts := _defining([part for part in _parts.values() if part.packages], lacking):
             return parts, lacking
     return None
+
+
+def _of_torchs_modules(frames: list[tuple[str, str]]) -> str:
+    """Returns the method that failed where a user's network has called torch's modules alone; "" otherwise.
+
+    Args:
+        frames: (module, function) of each, the innermost first.
+    """
+    is_torchs = [name.partition(".")[0] == "torch" for name, _ in frames]
+    inner = is_torchs.index(False) if False in is_torchs else 0
+    if not inner or not _CALLERS.match(".".join(frames[inner])):
+        return ""
+    return next((function for _, function in frames[:inner] if function.endswith(".forward")), "")
 
 
 def _defining(parts: Iterable[_Part], function: str) -> list[_Part]:

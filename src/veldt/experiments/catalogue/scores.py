@@ -10,6 +10,7 @@ from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, scores_tabl
 from veldt.experiments.catalogue.verdicts import Verdict, at_least, comparison, over_games
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
+from veldt.experiments.planning.games import env_of_atari_game
 from veldt.experiments.results import Results
 from veldt.formatting import counted, duration
 from veldt.report import statistics
@@ -198,5 +199,6 @@ SCORES = Experiment(
     hours=0.45,
     seeds=(3, 2),
     needs=ATARI,
+    env_of=env_of_atari_game,
     normalises=True,
 )

@@ -9,6 +9,7 @@ from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE
 from veldt.experiments.catalogue.verdicts import at_least, comparison, ratio
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Drawing, Exhibit, Table, charts, number
+from veldt.experiments.planning.games import env_of_atari_game
 from veldt.experiments.results import FinishedRun, Results
 from veldt.experiments.speed import speed_while_learning
 from veldt.formatting import duration
@@ -169,5 +170,6 @@ THROUGHPUT = Experiment(
     seeds=(1, 1),
     repeats=False,
     needs=ATARI,
+    env_of=env_of_atari_game,
     hours=0.26,
 )

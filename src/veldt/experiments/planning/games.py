@@ -39,3 +39,14 @@ def env_of_game(name: str) -> str:
     env = f"{ATARI_PREFIX}{name}-v5" if is_word else name
     resolve(env)
     return env
+
+
+def env_of_atari_game(name: str) -> str:
+    """As `env_of_game`, for experiments whose recipes have a paper's values for Atari games alone."""
+    env = env_of_game(name)
+    if not env.startswith(ATARI_PREFIX):
+        raise UsageError(
+            f"--games has '{name}', which is no Atari game, and this experiment has a paper's values for Atari games "
+            "alone: give names such as Pong"
+        )
+    return env

@@ -20,6 +20,7 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import EnvError, RoleError, VeldtError
 from veldt.exchange.graph import Graph, Role
 from veldt.exchange.rate_limiter import RateLimiter
+from veldt.learning.checked_results import checked_scored_envs
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import remove_own
@@ -106,7 +107,8 @@ class TrainingRun:
             evaluated_at = int(meta.get("evaluated_at", 0))
             self._evaluating = Evaluating(run_plan, directory, self._monitor, self._clock, evaluated_at)
             self._checkpointing = self._make_checkpointing(graph, roles, checkpoint)
-            scored_envs = run_plan.algorithm().scored_envs(config.envs.num_envs)
+            algorithm = run_plan.algorithm()
+            scored_envs = checked_scored_envs(algorithm.scored_envs(config.envs.num_envs), algorithm)
             self._messages = MessageHandler(
                 roles,
                 self._incarnations,

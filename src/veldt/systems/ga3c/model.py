@@ -30,6 +30,7 @@ from veldt.exchange.inference import InferenceEdge
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
+from veldt.learning.checked_results import checked_minibatches
 from veldt.learning.normalisation import update_observation_statistics
 from veldt.networks.recurrent import RecurrentForward
 from veldt.runs.checkpoints import newest_checkpoint
@@ -184,7 +185,8 @@ class Model(LearnerRole):
         with self._updating:
             seed = derive_seed(self._plan.config.run.seed, SHUFFLE, self._learner.updates)
             generator = torch.Generator().manual_seed(seed)
-            for batch in self._on_policy.minibatches(self._forward, rollout, generator):
+            batches = self._on_policy.minibatches(self._forward, rollout, generator)
+            for batch in checked_minibatches(batches, self._on_policy):
                 self.update(batch, rows.version[rows.valid], rows.reward.size)
             update_observation_statistics(self._network, rows, self._edge)
             self.publish()

@@ -16,6 +16,7 @@ from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEnds, ReplayIn
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
+from veldt.learning.checked_results import checked_exploration
 from veldt.learning.learner import Learner
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
@@ -62,7 +63,8 @@ class _GorilaLearner(ReplayLearner):
         assert isinstance(settings, GorilaConfig)
         if settings.anneal_by == "updates":
             steps = self._off_policy.annealing_steps(steps, self._learner.version)
-        return super().source_metrics() | self._off_policy.exploration(steps) | self._optimiser.metrics()
+        exploration = checked_exploration(self._off_policy.exploration(steps), self._off_policy)
+        return {**super().source_metrics(), **exploration, **self._optimiser.metrics()}
 
     def _make_learner(self, edge: GradientEdge) -> Learner:
         plan, settings = self._plan, self._plan.config.roles

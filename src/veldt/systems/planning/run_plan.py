@@ -136,7 +136,7 @@ class RunPlan:
         return self.network()[1].arrays()
 
     def agent(self, network: Network, path: Path) -> Agent:
-        """Returns the policy of a network that is still being trained."""
+        """Returns the policy of a copy of the network that is being trained: an agent sets it to evaluation mode."""
         return Agent(self.config, self.source, self.spec, network, path=path, step=0, device=self.device)
 
     def forward(self, network: Network, on_fallback: Callable[[str], None]) -> Forward:
@@ -261,13 +261,17 @@ def make_run_plan(request: RunRequest) -> RunPlan:
 
 def _horizon(algorithm: Algorithm, width: int) -> int:
     """Returns the algorithm's horizon. UsageError if it is no number of steps, as one of the user's own may be."""
-    horizon = algorithm.horizon(width)
-    if not isinstance(horizon, int) or horizon < 1:
+    return _whole_number(algorithm, "horizon", width, "steps")
+
+
+def _whole_number(algorithm: Algorithm, method: str, width: int, of: str) -> int:
+    number = getattr(algorithm, method)(width)
+    if not isinstance(number, int) or number < 1:
         raise UsageError(
-            f"{algorithm.name}: {type(algorithm).__name__}.horizon({width}) returned {horizon!r}: it must be a whole "
-            "number of steps, 1 or more"
+            f"{algorithm.name}: {type(algorithm).__name__}.{method}({width}) returned {number!r}: it must be a whole "
+            f"number of {of}, 1 or more"
         )
-    return horizon
+    return number
 
 
 def planned_device(name: str, make_network: Callable[[], Network]) -> tuple[torch.device, tuple[str, ...]]:
@@ -282,8 +286,8 @@ def planned_device(name: str, make_network: Callable[[], Network]) -> tuple[torc
 
 
 def _update_rows(config: TrainConfig, algorithm: Algorithm) -> int:
-    """Returns the rows of one update on one device."""
-    return algorithm.update_rows(config.phase_width) // config.batch_shares
+    """Returns the rows of one update on one device. UsageError if the algorithm returns no number of rows."""
+    return _whole_number(algorithm, "update_rows", config.phase_width, "rows") // config.batch_shares
 
 
 def _refuse_too_large(spec: EnvSpec, rows: int) -> None:

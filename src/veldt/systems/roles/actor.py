@@ -25,6 +25,7 @@ from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
+from veldt.learning.checked_results import check_taken_and_best, checked_first_priorities
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import Network, apply_precision
@@ -253,13 +254,16 @@ class _FirstPriorities:
         if not outputs:  # the algorithm computes no initial priorities
             priority_TB.reshape(-1)[returns.row_N] = 1.0
             return priority_TB
+        check_taken_and_best(outputs, self._algorithm)
         priority_N = self._algorithm.first_priorities(
             outputs["taken"][returns.row_N],
             torch.from_numpy(returns.reward_N),
             torch.from_numpy(returns.discount_N),
             outputs["best"][returns.bootstrap_N],
         )
-        priority_TB.reshape(-1)[returns.row_N] = priority_N.numpy()
+        priority_TB.reshape(-1)[returns.row_N] = checked_first_priorities(
+            priority_N, len(returns.row_N), self._algorithm
+        ).numpy()
         return priority_TB
 
 

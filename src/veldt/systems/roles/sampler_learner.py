@@ -27,6 +27,7 @@ from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.exchange.gradients import GradientEdge, NoAllReduce
 from veldt.learning.batch_sources import BatchShare, BatchSource, OnPolicySource, ReplaySource
+from veldt.learning.checked_results import checked_exploration
 from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.learner import Learner
 from veldt.learning.normalisation import update_observation_statistics
@@ -314,7 +315,8 @@ class SamplerLearner:
         """Metrics besides losses, after `steps` of training."""
         metrics = self.experience.metrics()
         if isinstance(self.algorithm, OffPolicy):
-            metrics |= self.algorithm.exploration(self._schedule(steps))
+            explored = self.algorithm.exploration(self._schedule(steps))
+            metrics |= checked_exploration(explored, self.algorithm)
         return metrics
 
     def close(self) -> None:
