@@ -30,7 +30,7 @@ from veldt.networks.build import build_torso
 from veldt.networks.own import NO_PARTS, WHOLE_PARTS, OwnModules, OwnParts, make_own
 from veldt.networks.own_core import OwnCore
 from veldt.networks.precision import Network
-from veldt.networks.recurrent import LSTM, RecurrentState, recurrent_size_of
+from veldt.networks.recurrent import LSTM, RecurrentState, first_tensor, recurrent_size_of
 from veldt.runtime.devices import one_thread, to_device
 from veldt.runtime.system_memory import available_memory
 from veldt.runtime.usual_torch import kept_random_numbers, usual_torch
@@ -171,7 +171,7 @@ class Agent:
                 of calls give the same samples.
         """
         inputs, is_single = self._inputs(observation)
-        width = _width(inputs)
+        width = len(first_tensor(inputs))
         noise = uniform(self.config.run.seed, ACTION, np.arange(width), np.array([self._acted]), self.noise)
         if self._recurrent_state is None or len(self._episode_step_N) != width:
             self._recurrent_state = self.initial_recurrent_state(width)
@@ -226,7 +226,7 @@ class Agent:
         result = checked_estimate(
             getattr(self._algorithm, method)(self._network, self._on_device(inputs)),
             method,
-            _width(inputs),
+            len(first_tensor(inputs)),
             self._algorithm,
         )
 
@@ -318,11 +318,6 @@ class Agent:
                 raise ValueError(_not_finite(name, array_N, is_single))
             tensors[name] = torch.from_numpy(array_N)
         return tensors if self.spec.is_dict else tensors[""], is_single
-
-
-def _width(inputs: Observation) -> int:
-    """Returns the number of observations."""
-    return len(next(iter(inputs.values())) if isinstance(inputs, dict) else inputs)
 
 
 def _not_finite(name: str, array_N: np.ndarray, is_single: bool) -> str:

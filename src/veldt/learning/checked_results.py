@@ -10,6 +10,7 @@ from torch import Tensor
 
 from veldt.algorithms.base import Algorithm
 from veldt.errors import UsageError
+from veldt.sampling.acted import has_rows
 
 
 def checked_minibatches(returned: Any, algorithm: Algorithm) -> Iterator[Any]:
@@ -43,11 +44,11 @@ def checked_estimate(returned: Any, method: str, rows: int, algorithm: Algorithm
     Raises UsageError if it is something else: it would have the shape of several observations, or of none.
     """
     if method == "policy":
-        if not isinstance(returned, Mapping) or not all(_has_rows(one, rows) for one in returned.values()):
+        if not isinstance(returned, Mapping) or not all(has_rows(one, rows) for one in returned.values()):
             raise _wrong(algorithm, method, returned, f"return a dictionary of tensors [{rows}, ...]")
         return returned
     axes, shape = (1, f"[{rows}]") if method == "value" else (2, f"[{rows}, actions]")
-    if not _has_rows(returned, rows) or returned.ndim != axes:
+    if not has_rows(returned, rows) or returned.ndim != axes:
         raise _wrong(algorithm, method, returned, f"return a tensor {shape}")
     return returned
 
@@ -64,14 +65,10 @@ def check_taken_and_best(extras: Mapping[str, Any], algorithm: Algorithm) -> Non
 
 def checked_first_priorities(returned: Any, rows: int, algorithm: Algorithm) -> Tensor:
     """Returns the priorities [N] of new steps. UsageError if there is not one for each."""
-    if not _has_rows(returned, rows) or returned.ndim != 1:
+    if not has_rows(returned, rows) or returned.ndim != 1:
         raise _wrong(algorithm, "first_priorities", returned, f"return a tensor [{rows}], one for each row")
     priority: Tensor = returned.float()
     return priority
-
-
-def _has_rows(value: Any, rows: int) -> bool:
-    return isinstance(value, Tensor) and value.ndim > 0 and len(value) == rows
 
 
 def _wrong(algorithm: Algorithm, method: str, returned: Any, mend: str) -> UsageError:

@@ -13,7 +13,7 @@ from veldt.errors import UsageError
 from veldt.networks.actor_critic import policy_distribution
 from veldt.networks.own import ROWS, OwnModules, example, form_of, tried
 from veldt.networks.own_core import StateLayout, has_shapes_of, initial_state
-from veldt.networks.recurrent import RecurrentNetwork
+from veldt.networks.recurrent import RecurrentNetwork, first_tensor
 from veldt.networks.torsos import orthogonal
 
 BuildTorso = Callable[..., nn.Module]
@@ -115,7 +115,7 @@ class OwnRecurrentModel(RecurrentNetwork):
         begins_TB: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         """See `RecurrentActorCritic.forward`."""
-        first = next(iter(observation.values())) if isinstance(observation, dict) else observation
+        first = first_tensor(observation)
         if state_BM is None:
             state_BM = torch.zeros(len(first), self.recurrent_size, device=first.device)
             begins_TB = torch.ones(1, len(first), dtype=torch.bool, device=first.device)

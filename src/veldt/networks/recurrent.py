@@ -148,11 +148,15 @@ class RecurrentForward:
         self._forward, self.state_BM, self._begins_SB = forward, state_BM, begins_SB
 
     def __call__(self, observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, ...]:
-        first = next(iter(observation.values())) if isinstance(observation, dict) else observation
-        steps = len(first) // len(self.state_BM)
+        steps = len(first_tensor(observation)) // len(self.state_BM)
         begins_TB, self._begins_SB = self._begins_SB[:steps], self._begins_SB[steps:]
         *outputs, self.state_BM = self._forward(observation, self.state_BM, begins_TB)
         return tuple(outputs)
+
+
+def first_tensor(observation: Tensor | dict[str, Tensor]) -> Tensor:
+    """Returns the observation, or the first field of a dictionary: all fields have as many rows, on one device."""
+    return next(iter(observation.values())) if isinstance(observation, dict) else observation
 
 
 class RecurrentState:

@@ -29,9 +29,14 @@ def checked_act(
     if not isinstance(extras, Mapping):
         raise _wrong(algorithm, "act", f"extras of {_described(extras)}", rows, space)
     for name, values in extras.items():
-        if not isinstance(values, Tensor) or not values.ndim or len(values) != rows:
+        if not has_rows(values, rows):
             raise _wrong(algorithm, "act", f"the extra {name!r} of {_described(values)}", rows, space)
     return chosen, extras
+
+
+def has_rows(value: Any, rows: int) -> bool:
+    """Whether it is a tensor [N, ...] with so many rows."""
+    return isinstance(value, Tensor) and value.ndim > 0 and len(value) == rows
 
 
 def checked_best(returned: Any, rows: int, space: ActionSpec, algorithm: Algorithm) -> np.ndarray:
