@@ -132,6 +132,11 @@ def table_of_choices() -> gymnasium.Env[Any, Any]:
     return Hashed(pair, spaces.MultiDiscrete([[2, 3], [4, 5]]))
 
 
+def tuple_of_numbers() -> gymnasium.Env[Any, Any]:
+    space = spaces.Tuple([spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(5)])
+    return Hashed(space, spaces.Discrete(2))
+
+
 def switches() -> gymnasium.Env[Any, Any]:
     return Hashed(spaces.Box(-1, 1, (3,), np.float32), spaces.MultiBinary((2, 3)))
 

@@ -14,9 +14,12 @@ import torch
 from gymnasium import spaces
 
 import veldt
+from environments import Hashed
 from run_state import SMALL, SMALL_REPLAYED
-from veldt.envs.spec import action_spec
+from veldt.envs.from_gymnasium.observation_codec import ObservationCodec
+from veldt.envs.spec import EnvSpec, action_spec
 from veldt.exporting.policy_graph import ActionToEnv, PolicyGraph
+from veldt.exporting.raw_observations import RawObservations
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -200,3 +203,11 @@ def test_a_network_that_no_graph_can_hold_is_one_sentence(tmp_path: Path) -> Non
         veldt.export(run.path, network=Counting, torch_export=True, video=False, episodes=1)
     assert "\n" not in str(said.value)
     assert not (run.path / "export").exists()
+
+
+def test_choices_are_described_from_their_first_to_their_last_number() -> None:
+    """They need not begin at 0."""
+    space = spaces.MultiDiscrete([2, 3], start=[1, -4])
+    spec = EnvSpec(ObservationCodec(space).spec, action_spec(spaces.Discrete(2)))
+    (array,) = RawObservations(Hashed(space, spaces.Discrete(2)), spec, is_atari=False).arrays
+    assert array.meaning == "numbers from [1, -4] to [2, -2]"

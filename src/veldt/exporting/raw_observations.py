@@ -122,7 +122,7 @@ def _meaning(space: spaces.Space[Any]) -> str:
         case spaces.Discrete():
             return f"a number from {space.start} to {space.start + space.n - 1}"
         case spaces.MultiDiscrete():
-            return f"numbers below {space.nvec.tolist()}"
+            return f"numbers from {space.start.tolist()} to {(space.start + space.nvec - 1).tolist()}"
         case spaces.MultiBinary():
             return "0 or 1"
     return "pixels from 0 to 255" if space.dtype == np.uint8 else "real numbers"

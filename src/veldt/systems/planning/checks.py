@@ -212,8 +212,9 @@ def _refuse_unread_in_plan(run_plan: RunPlan) -> None:
         map(is_normalised, run_plan.spec.observation.values())
     ):
         raise UsageError(
-            "--normalise-observations is on, and this environment's observations have no real numbers, only images or "
-            "discrete values: leave it out"
+            "--normalise-observations is on, and this environment's observations have no real numbers that it takes, "
+            "only images or discrete values (or numbers in a Tuple: those of a Tuple are not normalised, those of a "
+            "Dict are): leave it out"
         )
     if "compress_frames" in given and not any(map(is_compressed, run_plan.spec.observation.values())):
         raise UsageError(
