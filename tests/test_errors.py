@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
-from veldt.errors import UsageError, contained, described, did_you_mean
+from veldt.errors import Escaped, UsageError, contained, described, did_you_mean
 
 NAMES = ["CartPole-v0", "CartPole-v1", "phys2d/CartPole-v1", "ALE/Pong-v5", "Ant-v5", "Hopper-v5", "Taxi-v4"]
 FLAGS = ["--steps", "--threads", "--hidden", "--no-compile", "--compile"]
@@ -60,3 +62,15 @@ def test_what_ends_generators_passes_them_if_user_code_raises_it(kind: type[Base
     with pytest.raises(Exception) as caught:
         sum(step() for _ in range(2))
     assert described(caught.value) == f"{kind.__name__}: the data are at their end"
+
+
+def test_an_interrupt_is_one_of_user_code_where_signals_are_left_to_the_parent() -> None:
+    """An actor would end with a traceback, and be started again, although its environment had raised it."""
+    with pytest.raises(KeyboardInterrupt):
+        contained(KeyboardInterrupt())
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(Escaped, match="KeyboardInterrupt"):
+            contained(KeyboardInterrupt())
+    finally:
+        signal.signal(signal.SIGINT, before)

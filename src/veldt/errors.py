@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
+import signal
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
@@ -92,12 +93,14 @@ class Escaped(Exception):
 def contained(error: BaseException) -> NoReturn:
     """Raises an error of the user's code in a form that `except Exception` catches, and that stays what it is.
 
-    KeyboardInterrupt stays as it is: veldt's own signal handlers raise it, at any point, to end the process.
+    KeyboardInterrupt stays as it is: veldt's own signal handlers raise it, at any point, to end the process. Only in
+    the processes that ignore Ctrl-C, because their parent ends them, it comes from the user's code.
     """
     # Python gives a StopIteration and a GeneratorExit a meaning in the generators that call the user's code.
-    if isinstance(error, KeyboardInterrupt) or (
-        isinstance(error, Exception) and not isinstance(error, StopIteration)
-    ):
+    is_interrupt = (
+        isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    )
+    if is_interrupt or (isinstance(error, Exception) and not isinstance(error, StopIteration)):
         raise error
     raise Escaped(described(error)) from error
 
