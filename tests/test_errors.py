@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
-from veldt.errors import UsageError, did_you_mean
+from veldt.errors import Escaped, UsageError, contained, described, did_you_mean
 
 NAMES = ["CartPole-v0", "CartPole-v1", "phys2d/CartPole-v1", "ALE/Pong-v5", "Ant-v5", "Hopper-v5", "Taxi-v4"]
 FLAGS = ["--steps", "--threads", "--hidden", "--no-compile", "--compile"]
@@ -37,3 +39,38 @@ def test_a_long_value_leaves_the_beginning_and_the_end_of_a_message() -> None:
     text = str(UsageError(f"--env is {'x' * 100_000}: it must be a name"))
     assert text.startswith("--env is xxx") and text.endswith("xxx: it must be a name")
     assert " letters left out]" in text and len(text) < 2_100
+
+
+def test_an_error_whose_text_fails_is_named() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    assert described(Mute()) == "Mute: its message cannot be printed, because its __str__ fails"
+
+
+@pytest.mark.parametrize("kind", [StopIteration, GeneratorExit])
+def test_what_ends_generators_passes_them_if_user_code_raises_it(kind: type[BaseException]) -> None:
+    """Python would replace the first by a RuntimeError, and the second would be no Exception."""
+
+    def step() -> int:
+        try:
+            raise kind("the data are at their end")
+        except BaseException as error:
+            contained(error)
+
+    with pytest.raises(Exception) as caught:
+        sum(step() for _ in range(2))
+    assert described(caught.value) == f"{kind.__name__}: the data are at their end"
+
+
+def test_an_interrupt_is_one_of_user_code_where_signals_are_left_to_the_parent() -> None:
+    """An actor would end with a traceback, and be started again, although its environment had raised it."""
+    with pytest.raises(KeyboardInterrupt):
+        contained(KeyboardInterrupt())
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(Escaped, match="KeyboardInterrupt"):
+            contained(KeyboardInterrupt())
+    finally:
+        signal.signal(signal.SIGINT, before)

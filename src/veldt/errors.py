@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
+import signal
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
@@ -86,15 +87,20 @@ class CheckpointError(VeldtError):
 
 
 class Escaped(Exception):
-    """Replaces what the user's code raised if that is not an Exception: SystemExit, for example, would end veldt."""
+    """Replaces what the user's code raised if veldt or Python gives it a meaning: SystemExit, which would end veldt."""
 
 
 def contained(error: BaseException) -> NoReturn:
-    """Raises an error of the user's code in a form that `except Exception` catches.
+    """Raises an error of the user's code in a form that `except Exception` catches, and that stays what it is.
 
-    KeyboardInterrupt stays as it is: veldt's own signal handlers raise it, at any point, to end the process.
+    KeyboardInterrupt stays as it is: veldt's own signal handlers raise it, at any point, to end the process. Only in
+    the processes that ignore Ctrl-C, because their parent ends them, it comes from the user's code.
     """
-    if isinstance(error, (Exception, KeyboardInterrupt, GeneratorExit)):
+    # Python gives a StopIteration and a GeneratorExit a meaning in the generators that call the user's code.
+    is_interrupt = (
+        isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    )
+    if is_interrupt or (isinstance(error, Exception) and not isinstance(error, StopIteration)):
         raise error
     raise Escaped(described(error)) from error
 
@@ -103,7 +109,10 @@ def described(error: BaseException) -> str:
     """Returns the type and, if any, the message of an error of the user's code."""
     if isinstance(error, Escaped):
         return str(error)
-    message = str(error)
+    try:
+        message = str(error)
+    except Exception:  # the user's own `__str__` may fail, which must not hide the error itself
+        message = "its message cannot be printed, because its __str__ fails"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 

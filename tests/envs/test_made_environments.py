@@ -58,6 +58,43 @@ def test_environments_are_made_in_several_threads() -> None:
         sys.setswitchinterval(before)
 
 
+_SPACES: dict[str, list[gymnasium.Space[Any]]] = {
+    "observation_space": [gymnasium.spaces.Box(-1.0, 1.0, (size,)) for size in (3, 4)],
+    "action_space": [gymnasium.spaces.Discrete(size) for size in (2, 3)],
+}
+
+
+class Changing(Scripted):
+    """From the second one on, one of its spaces is another."""
+
+    made = 0
+
+    def __init__(self, which: str) -> None:
+        super().__init__([(10, "terminated")])
+        setattr(self, which, _SPACES[which][min(Changing.made, 1)])
+        Changing.made += 1
+
+
+@pytest.mark.parametrize(
+    ("which", "said"),
+    [
+        (
+            "observation_space",
+            r"its observations are float32 \[4\], and those of an earlier one are float32 \[3\]",
+        ),
+        (
+            "action_space",
+            r"its actions are discrete of 3 choices, and those of an earlier one are discrete of 2",
+        ),
+    ],
+)
+def test_spaces_that_change_are_refused(which: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Actions of the third choice would never be tried, without a word."""
+    monkeypatch.setattr(Changing, "made", 0)
+    with pytest.raises(EnvError, match=said):
+        make(settings_for(functools.partial(Changing, which), num_envs=2), 2)
+
+
 def test_a_function_that_cannot_be_sent_is_one_sentence() -> None:
     def function(lock: Any) -> gymnasium.Env[Any, Any]:
         return Scripted([(10, "terminated")])

@@ -112,3 +112,14 @@ def test_a_missing_field_is_named(observation: Any, sentence: str) -> None:
     rows = [np.zeros((1, 1), np.float32) for _ in codec.spec]
     with pytest.raises(ValueError, match=sentence):
         codec.write(observation, rows, 0)
+
+
+@pytest.mark.parametrize(
+    ("space", "named"),
+    [(spaces.Tuple(()), "space is"), (spaces.Dict(a=spaces.Tuple(()), b=spaces.Discrete(2)), "space 'a' is")],
+)
+def test_an_empty_tuple_is_named(space: spaces.Space[Any], named: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"the observation {named} an empty Tuple: give it at least one part"
+    ):
+        ObservationCodec(space)

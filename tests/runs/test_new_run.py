@@ -104,3 +104,13 @@ def test_a_run_of_another_algorithm_has_it_in_its_name(
     settings = {"env": "CartPole-v1", "steps": 64, "env_backend": "in-process", "quiet": True, "num_envs": 4}
     assert veldt.train("a2c", algorithm="ppo", batch_size=64, **settings).path.name == "a2c-ppo-CartPole-v1-1"
     assert veldt.train("a2c", algorithm="a2c", **settings).path.name == "a2c-CartPole-v1-1"
+
+
+def test_a_name_that_is_too_long_is_one_sentence(tmp_path: Path) -> None:
+    with (
+        pytest.raises(
+            UsageError, match=r"x cannot be looked up \(File name too long\): name another directory"
+        ),
+        new_run(tmp_path / ("x" * 300), "ppo"),
+    ):
+        pass

@@ -58,6 +58,13 @@ class ActionSpec:
         return (len(self.sizes),) if self.kind == "multi" else (len(self.low),)
 
     @property
+    def layout(self) -> str:
+        """The kind, with the numbers of choices or the shape, as a sentence names them."""
+        if self.kind == "box":
+            return f"box {list(self.env_shape)}"
+        return f"{self.kind} of {', '.join(map(str, self.sizes))} choices"
+
+    @property
     def dtype(self) -> str:
         return "float32" if self.kind == "box" else "int64"
 
@@ -160,10 +167,28 @@ class EnvSpec:
         shapes = {name: field.network_shape for name, field in self.observation.items()}
         return shapes if self.is_dict else shapes[""]
 
+    def difference(self, other: EnvSpec) -> str | None:
+        """Returns how the spaces of `other` differ in the arrays of rows and the choices of a policy, or None.
+
+        Bounds may differ: each env scales actions to its own.
+        """
+        for what, mine, others in (
+            ("observations", _arrays(self.observation), _arrays(other.observation)),
+            ("actions", self.action.layout, other.action.layout),
+        ):
+            if mine != others:
+                return f"its {what} are {others}, and those of an earlier one are {mine}"
+        return None
+
     @property
     def history(self) -> int:
         """Maximum number of earlier frames in a row's stack."""
         return max(field.stack for field in self.observation.values()) - 1
+
+
+def _arrays(observation: Mapping[str, ArraySpec]) -> str:
+    fields = (f"{name} {field.dtype} {list(field.shape)}".lstrip() for name, field in observation.items())
+    return ", ".join(fields)
 
 
 def action_spec(space: spaces.Space[Any]) -> ActionSpec:

@@ -202,7 +202,14 @@ class Stepper:
     def _make(self, index: int) -> StepEnv:
         b = self._first + index
         self._seed_of[b], self._began[b] = self._settings.seed(b, int(self._progress[1])), MAKING
-        return make_step_env(self._settings.source, self._settings.atari)
+        env = make_step_env(self._settings.source, self._settings.atari)
+        if difference := self._slot.spec.difference(env.spec):
+            with contextlib.suppress(Exception):  # the difference is the error to be told
+                env.close()
+            raise ValueError(
+                f"{difference}: each environment that the function returns must have the same spaces"
+            )
+        return env
 
     def _rows(self, t: int) -> list[np.ndarray]:
         return self._slot.rows(t, self._part)

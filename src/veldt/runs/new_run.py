@@ -29,9 +29,9 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
     path = None if run_dir is None else Path(run_dir)
     if path is None:
         directory = RunDirectory.create(Path("runs"), name)
-    elif path.exists() and not path.is_dir():
+    elif (is_there := _exists(path)) and not path.is_dir():
         raise UsageError(f"--run-dir {path} is a file: name a new directory")
-    elif path.exists():
+    elif is_there:
         if CheckpointStore(RunDirectory(path).checkpoints).has_any():
             advice = f"name a new directory, or `veldt resume {path}`"
         elif (path / CONFIG).is_file():
@@ -49,6 +49,15 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
         if not CheckpointStore(directory.checkpoints).has_any():
             remove_own_tree(directory.path, OF_RUN)
         raise
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # a name of 300 letters, for example
+        raise UsageError(
+            f"--run-dir {path} cannot be looked up ({error.strerror}): name another directory"
+        ) from None
 
 
 def run_name(recipe: str, env: str, seed: int, algorithm: str | None = None) -> str:

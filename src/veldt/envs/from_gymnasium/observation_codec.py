@@ -50,6 +50,11 @@ class ObservationCodec:
                         "rename it with gymnasium.wrappers.TransformObservation"
                     )
                 self._collect(child, (*path, key))
+        elif isinstance(space, spaces.Tuple) and not space.spaces:
+            raise UsageError(
+                f"the observation space{field_named('/'.join(path))} is an empty Tuple: give it at least one part, or "
+                "leave it out"
+            )
         elif isinstance(space, spaces.Box) or space.is_np_flattenable:
             name = "/".join(path)
             if name in self._leaves:
