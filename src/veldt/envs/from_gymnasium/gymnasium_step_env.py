@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -11,6 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
+from veldt.envs.from_gymnasium.forked_copies import FORKED, end_if_copy, watch_forks
 from veldt.envs.from_gymnasium.observation_codec import ObservationCodec
 from veldt.envs.spec import EnvSpec, action_spec
 from veldt.errors import UsageError, contained
@@ -26,7 +28,8 @@ class GymnasiumStepEnv:
     _opening: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        self._env, self._innermost = env, env.unwrapped
+        watch_forks()
+        self._env, self._innermost, self._process = env, env.unwrapped, os.getpid()
         try:
             self._codec = ObservationCodec(env.observation_space)
             self.spec = EnvSpec(
@@ -53,7 +56,9 @@ class GymnasiumStepEnv:
         try:
             result = self._env.reset(seed=seed)
         except BaseException as error:
+            end_if_copy(self._process, self._innermost, "reset")
             contained(error)
+        end_if_copy(self._process, self._innermost, "reset")
         # An array of two numbers would also unpack into two.
         if not isinstance(result, tuple) or len(result) != 2:
             raise ValueError(
@@ -68,7 +73,10 @@ class GymnasiumStepEnv:
         try:
             result = self._env.step(action)
         except BaseException as error:
+            end_if_copy(self._process, self._innermost, "step")
             contained(error)
+        if FORKED:
+            end_if_copy(self._process, self._innermost, "step")
         try:
             observation, reward, terminated, truncated, _ = result
         except (TypeError, ValueError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,9 @@ from gymnasium import spaces
 from veldt.envs.from_gymnasium.observation_batches import single_observations
 from veldt.envs.spec import ArraySpec
 from veldt.errors import UsageError
+
+# NumPy's remark on a float64 beyond float32: the stepper finds the infinite number, and names env and step.
+warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning, re.escape(__name__))
 
 _UINT8 = np.dtype(np.uint8)  # a type in its place would be converted at each comparison
 
@@ -65,9 +70,9 @@ class ObservationCodec:
             self._leaves[name] = (path, space)
         else:
             raise UsageError(
-                f"the observation space {space} is not supported: allowed are Box, Discrete, MultiDiscrete, "
-                "MultiBinary, and Tuple and Dict of these; wrap the environment with "
-                "gymnasium.wrappers.TransformObservation"
+                f"the observation space{field_named('/'.join(path))}, {space}, is not supported: allowed are Box, "
+                "Discrete, MultiDiscrete, MultiBinary, Text, OneOf, and Tuple and Dict of these; wrap the environment "
+                "with gymnasium.wrappers.TransformObservation"
             )
 
     @staticmethod
