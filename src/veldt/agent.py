@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +288,7 @@ class Agent:
 
     def _inputs(self, observation: Any) -> tuple[Observation, bool]:
         """Returns the network's input [N, ...], and whether it is of a single observation."""
+        observation = _as_arrays(observation)
         try:
             return self._frames(observation) if self.source.is_atari else self._rows(observation)
         except ValueError as error:
@@ -318,6 +319,22 @@ class Agent:
                 raise ValueError(_not_finite(name, array_N, is_single))
             tensors[name] = torch.from_numpy(array_N)
         return tensors if self.spec.is_dict else tensors[""], is_single
+
+
+def _as_arrays(observation: Any) -> Any:
+    """Returns the observation with its tensors, of any device and with or without gradients, as arrays.
+
+    NumPy converts only tensors on the CPU that require no gradient.
+    """
+    match observation:
+        case Tensor():
+            return observation.numpy(force=True)
+        case Mapping():
+            return {name: _as_arrays(part) for name, part in observation.items()}
+        case list() | tuple() if any(isinstance(part, Tensor | Mapping | tuple) for part in observation):
+            parts = [_as_arrays(part) for part in observation]
+            return parts if isinstance(observation, list) else tuple(parts)
+    return observation
 
 
 def _not_finite(name: str, array_N: np.ndarray, is_single: bool) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 import veldt
 from run_state import SMALL, SMALL_REPLAYED
@@ -142,6 +143,33 @@ def test_what_a_user_s_model_has_not_implemented_is_not_the_algorithm_s_lack(
     monkeypatch.setattr(agent, "_network", forward)
     with pytest.raises(NotImplementedError, match="no such layer"):
         agent.value(observations(agent, 1)[0])
+
+
+def tensors(observation: Any) -> Any:
+    """The observation with tensors for arrays, which require gradients where they can."""
+    if isinstance(observation, dict):
+        return {key: tensors(part) for key, part in observation.items()}
+    tensor = torch.as_tensor(observation)
+    return tensor.requires_grad_() if tensor.is_floating_point() else tensor
+
+
+def test_tensors_that_require_gradients_are_observations(agent: veldt.Agent) -> None:
+    several = observations(agent, 3)
+    agent.reset()
+    expected = agent.act(together(several), greedy=True)
+    for batch in (tensors(together(several)), [tensors(one) for one in several]):
+        agent.reset()
+        np.testing.assert_array_equal(agent.act(batch, greedy=True), expected)
+
+
+def test_a_number_too_large_for_a_float_is_refused(agent: veldt.Agent) -> None:
+    space = agent.make_env().observation_space
+    if not isinstance(space, gymnasium.spaces.Box) or space.dtype == np.uint8:
+        pytest.skip("only an array of floats has such numbers")
+    with pytest.raises(
+        ValueError, match="the observation has dtype object, which does not convert to float32"
+    ):
+        agent.act([10**400] * space.shape[0])
 
 
 def test_a_wrong_shape_is_refused(agent: veldt.Agent) -> None:

@@ -167,7 +167,10 @@ def test_games_are_named_once() -> None:
         ("batches --games CartPol-v1", "no environment 'CartPol-v1' (did you mean 'CartPole-v1'?)"),
         ("batches --games nosuch:env", "there is no module 'nosuch'"),
         ("minatar --games Pong", "--games has 'Pong', which is no game of MinAtar: known are asterix,"),
-        ("batches --games Pendulum-v1", "dqn cannot choose this environment's actions, which are continuous"),
+        (
+            "batches --games CartPole-v1 Pendulum-v1",
+            "dqn on Pendulum-v1 cannot begin: dqn cannot choose this environment's actions, which are continuous",
+        ),
         (
             "secondary-learner --games Pendulum-v1",
             "dqn cannot choose this environment's actions, which are continuous",

@@ -138,7 +138,7 @@ def _store(value: Any, row: np.ndarray, index: int, name: str) -> None:
         fits = row.dtype != _UINT8 or getattr(value, "dtype", None) == _UINT8 or _are_bytes(value)
         if fits:
             row[index] = value
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ValueError(_type_message(name, value, row)) from None
     if not fits:
         raise ValueError(

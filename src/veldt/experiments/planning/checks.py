@@ -25,7 +25,10 @@ def check_installed(experiment: Experiment) -> None:
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Raises UsageError where a run could not begin: its settings do not fit its environment, or each other."""
+    """Raises UsageError where a run could not begin: its settings do not fit its environment, or each other.
+
+    The sentence begins with the run's recipe and environment, of which an experiment has several.
+    """
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
         raise UsageError(f"two runs would have the name {max(names, key=names.count)}")
@@ -35,4 +38,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
         check_request(request, None)
         if job.env not in specs:
             specs[job.env] = probe_spec(request.source, request.config.atari)
-        check_sizes(request.config, specs[job.env])
+        try:
+            check_sizes(request.config, specs[job.env])
+        except UsageError as error:
+            raise UsageError(f"{job.recipe} on {job.env} cannot begin: {error}") from error
