@@ -87,7 +87,7 @@ class CheckpointError(VeldtError):
 
 
 class Escaped(Exception):
-    """Replaces what the user's code raised if veldt or Python gives it a meaning: SystemExit, which would end veldt."""
+    """Replaces what the user's code raised if that means something to its callers: SystemExit, say, would end veldt."""
 
 
 def contained(error: BaseException) -> NoReturn:
@@ -96,11 +96,12 @@ def contained(error: BaseException) -> NoReturn:
     KeyboardInterrupt stays as it is: veldt's own signal handlers raise it, at any point, to end the process. Only in
     the processes that ignore Ctrl-C, because their parent ends them, it comes from the user's code.
     """
-    # Python gives a StopIteration and a GeneratorExit a meaning in the generators that call the user's code.
     is_interrupt = (
         isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     )
-    if is_interrupt or (isinstance(error, Exception) and not isinstance(error, StopIteration)):
+    # A StopIteration has a meaning in the generators that call the user's code.
+    is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
+    if is_interrupt or is_plain:
         raise error
     raise Escaped(described(error)) from error
 

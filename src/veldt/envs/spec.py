@@ -58,7 +58,7 @@ class ActionSpec:
         return (len(self.sizes),) if self.kind == "multi" else (len(self.low),)
 
     @property
-    def layout(self) -> str:
+    def in_words(self) -> str:
         """The kind, with the numbers of choices or the shape, as a sentence names them."""
         if self.kind == "box":
             return f"box {list(self.env_shape)}"
@@ -173,8 +173,8 @@ class EnvSpec:
         Bounds may differ: each env scales actions to its own.
         """
         for what, mine, others in (
-            ("observations", _arrays(self.observation), _arrays(other.observation)),
-            ("actions", self.action.layout, other.action.layout),
+            ("observations", _in_words(self.observation), _in_words(other.observation)),
+            ("actions", self.action.in_words, other.action.in_words),
         ):
             if mine != others:
                 return f"its {what} are {others}, and those of an earlier one are {mine}"
@@ -186,7 +186,7 @@ class EnvSpec:
         return max(field.stack for field in self.observation.values()) - 1
 
 
-def _arrays(observation: Mapping[str, ArraySpec]) -> str:
+def _in_words(observation: Mapping[str, ArraySpec]) -> str:
     fields = (f"{name} {field.dtype} {list(field.shape)}".lstrip() for name, field in observation.items())
     return ", ".join(fields)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import functools
 import os
 
-FORKED: list[
-    bool
-] = []  # not empty in a copy, once `watch_forks` was called: the cheapest question after each step
+# Not empty in a copy, once `watch_forks` was called: the cheapest thing to ask after each step.
+FORKED: list[bool] = []
 
 
 @functools.cache

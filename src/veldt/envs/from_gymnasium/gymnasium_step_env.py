@@ -56,9 +56,9 @@ class GymnasiumStepEnv:
         try:
             result = self._env.reset(seed=seed)
         except BaseException as error:
-            end_if_copy(self._process, self._innermost, "reset")
             contained(error)
-        end_if_copy(self._process, self._innermost, "reset")
+        finally:
+            end_if_copy(self._process, self._innermost, "reset")
         # An array of two numbers would also unpack into two.
         if not isinstance(result, tuple) or len(result) != 2:
             raise ValueError(
@@ -73,10 +73,10 @@ class GymnasiumStepEnv:
         try:
             result = self._env.step(action)
         except BaseException as error:
-            end_if_copy(self._process, self._innermost, "step")
             contained(error)
-        if FORKED:
-            end_if_copy(self._process, self._innermost, "step")
+        finally:
+            if FORKED:
+                end_if_copy(self._process, self._innermost, "step")
         try:
             observation, reward, terminated, truncated, _ = result
         except (TypeError, ValueError):

@@ -25,10 +25,7 @@ def check_installed(experiment: Experiment) -> None:
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Raises UsageError where a run could not begin: its settings do not fit its environment, or each other.
-
-    The sentence begins with the run's recipe and environment, of which an experiment has several.
-    """
+    """Raises UsageError where a run could not begin: its settings do not fit its environment, or each other."""
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
         raise UsageError(f"two runs would have the name {max(names, key=names.count)}")
@@ -40,5 +37,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
             specs[job.env] = probe_spec(request.source, request.config.atari)
         try:
             check_sizes(request.config, specs[job.env])
-        except UsageError as error:
+        except (
+            UsageError
+        ) as error:  # which does not say which of the experiment's recipes and environments it is about
             raise UsageError(f"{job.recipe} on {job.env} cannot begin: {error}") from error
