@@ -158,6 +158,12 @@ def stops(process: veldt.RoleProcess) -> None:
     process.stop_all("the answer is known")
 
 
+def stops_while_all_are_ending(process: veldt.RoleProcess) -> None:
+    while process.running:
+        process.sleep(0.01)
+    process.stop_all("too late")
+
+
 def raises_at_the_end(process: veldt.RoleProcess) -> None:
     process.stop_all("done")
     while process.running:

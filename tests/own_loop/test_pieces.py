@@ -156,6 +156,11 @@ def test_seconds_end_a_program() -> None:
     assert done.reason == "seconds" and done.returned == {"other": ["asked"]}
 
 
+def test_a_program_that_its_seconds_end_has_no_sentence_of_a_role_that_stops_meanwhile() -> None:
+    done = veldt.run_roles({"one": veldt.Processes(programs.stops_while_all_are_ending)}, seconds=0.1)
+    assert (done.reason, done.why) == ("seconds", "")
+
+
 def test_what_a_function_returns_comes_back_as_it_was() -> None:
     (result,) = veldt.run_roles({"one": veldt.Processes(programs.returns_values)}).returned["one"]
     programs.network().load_state_dict(result["network"])

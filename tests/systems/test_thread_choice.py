@@ -152,3 +152,21 @@ def test_a_resumed_run_keeps_the_threads_that_it_had(tmp_path: Path, monkeypatch
     newest = CheckpointStore(resumed.path / "checkpoints").newest(print)
     assert newest.meta["learners"]["0"]["threads"] == 2
     torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("bf16_s", "chosen"), [(0.9, "fp32"), (0.7, "bf16")])
+def test_bf16_is_chosen_only_where_it_is_clearly_faster(
+    bf16_s: float, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that noise in the timings does not decide about the results of a command."""
+    monkeypatch.setattr(autotune, "_SMALL_NETWORK", 0)
+    seconds = {"fp32": 1.0, "bf16": bf16_s}
+    monkeypatch.setattr(autotune, "_pass_seconds", lambda network, rows, device, name, threads: seconds[name])
+    run_plan = make_run_plan(
+        RunRequest(
+            with_settings(find("ppo").config("CartPole-v1"), {"threads": 1, "device": "cpu"}),
+            resolve("CartPole-v1"),
+            given={},
+        )
+    )
+    assert run_plan.config.run.precision == chosen

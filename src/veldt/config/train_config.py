@@ -103,8 +103,8 @@ class RunConfig:
     device: str = "auto"
     """auto, cpu, cuda or cuda:N. auto takes a GPU that is there, unless the network is too small to gain from it."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Arithmetic of the torso; auto takes the one that is measured to be faster here. The fp32 parameters, heads and
-    your own network are always fp32."""
+    """Arithmetic of the torso; auto takes bf16 where it is measured to be clearly faster here. The fp32 parameters,
+    heads and your own network are always fp32."""
     compile: bool = False
     """Compile the network with torch.compile (falls back, with a note, where that fails)."""
     cuda_graphs: bool = False

@@ -87,9 +87,8 @@ def run_roles(
             running.kill()
     if interrupt.is_set():
         reason = "interrupted"
-    finished = Finished(
-        reason, program.why, time.monotonic() - began, program.returned, tuple(program.killed)
-    )
+    why = program.why if reason == "stopped" else ""  # a role may call stop_all while all are being stopped
+    finished = Finished(reason, why, time.monotonic() - began, program.returned, tuple(program.killed))
     if interrupt.is_set():
         raise KeyboardInterrupt(finished)
     return finished

@@ -22,7 +22,7 @@ from veldt.recipes import find
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import accelerator_name, choose_device, num_accelerators
 from veldt.runtime.devices import training_threads as all_threads
-from veldt.systems.planning.autotune import WORTH_THREADS, is_small, stays_in_fp32
+from veldt.systems.planning.autotune import WORTH_BF16, WORTH_THREADS, is_small, stays_in_fp32
 from veldt.systems.planning.checks import check_plan, check_request
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 
@@ -224,9 +224,9 @@ def _why_precision(config: TrainConfig, network: Network) -> str:
         return f"{config.run.precision} as asked"
     if stays_in_fp32(network):
         return "fp32, since no part of the network is known to tolerate less"
-    return (
-        "fp32, since a small network gains nothing from less" if is_small(network) else "the faster precision"
-    )
+    if is_small(network):
+        return "fp32, since a small network gains nothing from less"
+    return f"bf16 only where it is {WORTH_BF16:g} times as fast"
 
 
 def _why_threads(config: TrainConfig, network: Network) -> str:

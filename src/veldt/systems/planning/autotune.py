@@ -21,6 +21,8 @@ _SMALL_NETWORK = 200_000
 # Threads busy-wait for each other after every operation: when another process takes one of their cores, they are
 # several times slower than one thread. So they must gain at least this factor.
 WORTH_THREADS = 1.4
+# Timings differ from run to run by less than this: two equal commands have to choose the same arithmetic.
+WORTH_BF16 = 1.25
 # Passes that are timed: fewer where they take very long.
 _PASSES, _LEAST_PASSES, _SECONDS = 6, 2, 2.0
 
@@ -104,7 +106,8 @@ def choose_arithmetic(
         make_network: makes an untrained network.
         observation: the input of one update, [N, ...] on `device`.
 
-    A user's own module stays in fp32: it may not tolerate another precision.
+    A user's own module stays in fp32: it may not tolerate another precision. bf16 is chosen only where it is clearly
+    faster (`WORTH_BF16`).
     """
     network = make_network()
     small, own = is_small(network), stays_in_fp32(network)
@@ -124,8 +127,9 @@ def choose_arithmetic(
         )
     elif precision == "auto":
         timed = {name: seconds(name, few) for name in ("fp32", "bf16")}
-        precision = min(timed, key=timed.__getitem__)
+        precision = "bf16" if timed["fp32"] / timed["bf16"] >= WORTH_BF16 else "fp32"
         measured = ", ".join(f"{name} {value * 1e3:.1f} ms" for name, value in timed.items())
+        measured += "" if precision == "bf16" else f", not {WORTH_BF16:g} times as fast"
         reasons.append(f"precision {precision} (forward and backward: {measured})")
     if threads or not threads_matter:
         return Arithmetic(precision, few, tuple(reasons), threads_matter)
