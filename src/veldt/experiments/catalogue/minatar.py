@@ -50,9 +50,7 @@ _RECIPES: dict[str, dict[str, Any]] = {
     "ppo": _ROLLOUTS,
     "a3c": {**_RMSPROP, "learners": 2, "num_envs": 16},
     "appo": {**_ROLLOUTS, "learners": 2, "num_envs": 16},
-    # At the recipe's 2.4e-3, for CartPole, the policy on Breakout may be deterministic, and lose, after 10,000 steps
-    # (six of ten seeds at 2e-3 and 3e-3, none of five at 1e-3).
-    "ga3c": {**_RMSPROP, "learning_rate": 1e-3},
+    "ga3c": _RMSPROP,
     "impala": {**_RMSPROP, "actors": 2, "num_envs": 16},
     "dqn": {**_Q, **_ANNEALED},
     "c51": {**_Q, **_ANNEALED, **_ATOMS},
