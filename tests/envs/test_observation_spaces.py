@@ -144,3 +144,11 @@ def test_an_empty_tuple_is_named(space: spaces.Space[Any], named: str) -> None:
         UsageError, match=rf"the observation {named} an empty Tuple: give it at least one part"
     ):
         ObservationCodec(space)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "datetime64[s]", "timedelta64[s]"])
+@pytest.mark.parametrize("declared", [np.float32, np.uint8])
+def test_numbers_that_are_not_real_are_refused(dtype: str, declared: Any) -> None:
+    codec = ObservationCodec(spaces.Box(0, 200, (2,), declared))
+    with pytest.raises(ValueError, match=rf"has dtype {dtype.partition('[')[0]}.* does not convert to"):
+        codec.encoded(np.ones(2, np.int64).astype(dtype))

@@ -205,9 +205,26 @@ def test_a_network_that_no_graph_can_hold_is_one_sentence(tmp_path: Path) -> Non
     assert not (run.path / "export").exists()
 
 
-def test_choices_are_described_from_their_first_to_their_last_number() -> None:
-    """They need not begin at 0."""
-    space = spaces.MultiDiscrete([2, 3], start=[1, -4])
+def meaning(space: spaces.Space[Any]) -> str:
+    """Returns what a card says of an observation of `space`."""
     spec = EnvSpec(ObservationCodec(space).spec, action_spec(spaces.Discrete(2)))
     (array,) = RawObservations(Hashed(space, spaces.Discrete(2)), spec, is_atari=False).arrays
-    assert array.meaning == "numbers from [1, -4] to [2, -2]"
+    return array.meaning
+
+
+def test_choices_are_described_from_their_first_to_their_last_number() -> None:
+    """They need not begin at 0."""
+    assert meaning(spaces.MultiDiscrete([2, 3], start=[1, -4])) == "numbers from [1, -4] to [2, -2]"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "expected"),
+    [
+        (np.uint8, (40, 40, 3), "pixels from 0 to 255"),
+        (np.uint8, (4,), "whole numbers from 0 to 255"),
+        (np.int64, (4,), "whole numbers"),
+        (np.float64, (4,), "real numbers"),
+    ],
+)
+def test_numbers_are_described_by_their_type(dtype: Any, shape: tuple[int, ...], expected: str) -> None:
+    assert meaning(spaces.Box(0, 200, shape, dtype)) == expected

@@ -213,7 +213,7 @@ class OnPolicy(Algorithm):
         return self.horizon(num_envs) * num_envs
 
     def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Any]:
-        """Yields the batches of one optimisation phase, one per update, in order; by default the rollout.
+        """Yields the batches of one optimisation phase, one per update and at least one; by default the rollout.
 
         Args:
             forward: the network's forward pass, for values and targets.

@@ -52,7 +52,8 @@ def _field(agent: Agent, field: ArraySpec) -> str:
             if is_own_network(agent.config.network.network)
             else "multiplied by 1/255 in the network"
         )
-        return f"pixels, uint8 {shape}, {scaled}"
+        what = "pixels" if len(shape) > 1 else "whole numbers from 0 to 255"
+        return f"{what}, uint8 {shape}, {scaled}"
     if field.is_box:
         return f"numbers, converted to float32 {shape}"
     return f"discrete values, one-hot or flattened as `gymnasium.spaces.flatten` does, float32 {shape}"

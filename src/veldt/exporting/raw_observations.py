@@ -125,7 +125,10 @@ def _meaning(space: spaces.Space[Any]) -> str:
             return f"numbers from {space.start.tolist()} to {(space.start + space.nvec - 1).tolist()}"
         case spaces.MultiBinary():
             return "0 or 1"
-    return "pixels from 0 to 255" if space.dtype == np.uint8 else "real numbers"
+    assert space.dtype is not None
+    if space.dtype == np.uint8:
+        return "pixels from 0 to 255" if len(space.shape or ()) > 1 else "whole numbers from 0 to 255"
+    return "real numbers" if space.dtype.kind == "f" else "whole numbers"
 
 
 def _parts(space: spaces.Space[Any], value: Any) -> Iterator[Any]:

@@ -14,12 +14,25 @@ from veldt.sampling.acted import has_rows
 
 
 def checked_minibatches(returned: Any, algorithm: Algorithm) -> Iterator[Any]:
-    """Returns the batches of `minibatches` as an iterator. UsageError if it has returned none to iterate over."""
+    """Yields the batches of `minibatches`.
+
+    Raises UsageError if it has returned nothing to iterate over, or has yielded nothing, or None: the run would go on
+    without learning.
+    """
     if isinstance(returned, Tensor | Mapping) or not isinstance(returned, Iterable):
         raise _wrong(
             algorithm, "minibatches", returned, "yield the batch of each update, or return a list of them"
         )
-    return iter(returned)
+    batch = None
+    for batch in returned:
+        if batch is None:
+            break
+        yield batch
+    if batch is None:
+        raise UsageError(
+            f"{algorithm.name}: {type(algorithm).__name__}.minibatches yielded no batch: it must yield the batch of "
+            "each update, and at least one"
+        )
 
 
 def checked_exploration(returned: Any, algorithm: Algorithm) -> Mapping[str, float]:

@@ -134,8 +134,12 @@ class ObservationCodec:
 
 
 def _store(value: Any, row: np.ndarray, index: int, name: str) -> None:
+    dtype = getattr(value, "dtype", None)
     try:
-        fits = row.dtype != _UINT8 or getattr(value, "dtype", None) == _UINT8 or _are_bytes(value)
+        # NumPy would drop the imaginary part of a complex number, and store a date as its number of units.
+        if dtype is not row.dtype and np.asarray(value).dtype.kind in "cmM":
+            raise TypeError
+        fits = row.dtype != _UINT8 or dtype == _UINT8 or _are_bytes(value)
         if fits:
             row[index] = value
     except (OverflowError, TypeError, ValueError):
