@@ -242,7 +242,12 @@ def test_the_best_action(change: Any, sentence: str, tmp_path: Path) -> None:
     [
         (PPO, "minibatches", None, "returned None: it must yield the batch of each update"),
         (PPO, "minibatches", torch.zeros(2), r"returned a tensor \[2\]: it must yield"),
-        (PPO, "minibatches", [], "yielded no batch: it must yield the batch of each update, and at least one"),
+        (
+            PPO,
+            "minibatches",
+            [],
+            "yielded no batch: it must yield the batch of each update, and at least one",
+        ),
         (PPO, "minibatches", [None], "yielded no batch: it must"),
         (PPO, "scored_envs", None, "returned None: it must return the numbers of envs"),
         (DQN, "exploration", None, "returned None: it must return a dictionary of numbers"),
