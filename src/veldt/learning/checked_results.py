@@ -14,7 +14,7 @@ from veldt.sampling.acted import has_rows
 
 
 def checked_minibatches(returned: Any, algorithm: Algorithm) -> Iterator[Any]:
-    """Returns the batches of `minibatches` as an iterator. UsageError if it has returned none to iterate over."""
+    """Returns the batches of `minibatches` as an iterator. UsageError if they cannot be iterated over."""
     if isinstance(returned, Tensor | Mapping) or not isinstance(returned, Iterable):
         raise _wrong(
             algorithm, "minibatches", returned, "yield the batch of each update, or return a list of them"
