@@ -75,9 +75,9 @@ SETTINGS = {
     "--network nosuch:net": "no network 'nosuch:net'",
     "--device tpu": "--device tpu",
     "--device cuda": "--device cuda does not exist: torch finds 0 CUDA devices",
-    "--env-backend atari": "--env-backend atari is for Atari games, and CartPole-v1 is none",
+    "--env-backend atari": "--env-backend atari is for Atari games, and CartPole-v1 is not one",
     "--processes 2 --env-backend in-process": "--processes is 2, and --env-backend in-process has none",
-    "--sticky-actions 0.25": "--sticky-actions is for Atari games (ALE/...), and CartPole-v1 is none",
+    "--sticky-actions 0.25": "--sticky-actions is for Atari games (ALE/...), and CartPole-v1 is not one",
     "--frame-skip 4": "--frame-skip is for Atari games",  # also where it is the default
     "--terminal-on-life-loss": "--terminal-on-life-loss is for Atari games",
     "--hidden 8 --network mlp --frame-stack 2": "--frame-stack is for Atari games",

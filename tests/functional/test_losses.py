@@ -40,6 +40,16 @@ def test_surrogate_has_no_gradient_where_the_ratio_is_clipped(
     assert bool(log_ratio.grad != 0) == moves
 
 
+@pytest.mark.parametrize("advantage", [3.0, -3.0])
+def test_a_ratio_beyond_float32_leaves_the_gradient_of_all_rows_finite(advantage: float) -> None:
+    """As that of one continuous action that a much narrower policy now takes for certain."""
+    log_ratio = float_tensor([0.1, 100.0]).requires_grad_()
+    loss = clipped_surrogate(log_ratio, float_tensor([advantage, advantage]), 0.2)
+    loss.sum().backward()
+    assert torch.isfinite(loss).all() and log_ratio.grad is not None
+    assert log_ratio.grad.tolist() == pytest.approx([-advantage * math.exp(0.1), 0.0])
+
+
 def test_value_error_is_the_larger_of_clipped_and_unclipped() -> None:
     value, old, target = RNG.normal(size=(3, ROWS))
     got = clipped_value_error(float_tensor(value), float_tensor(old), float_tensor(target), 0.2)

@@ -26,7 +26,11 @@ def failing(progress: float) -> float:
         ("ppo", {"learning_rate": failing}, "schedule .* failed at progress 0: RuntimeError: no schedule"),
         ("ppo", {"loggers": [5]}, "loggers has 5, which has no method log"),
         ("ppo", {"frame_skip": 2}, "--frame-skip is for Atari games"),
-        ("ppo", {"env_backend": "atari"}, "--env-backend atari is for Atari games, and CartPole-v1 is none"),
+        (
+            "ppo",
+            {"env_backend": "atari"},
+            "--env-backend atari is for Atari games, and CartPole-v1 is not one",
+        ),
     ],
 )
 def test_before_anything_is_measured(

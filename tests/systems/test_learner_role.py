@@ -6,9 +6,12 @@ import itertools
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from veldt.systems.roles.learner import LearnerRole
+from veldt.systems.roles.messages import UpdateMetrics
+from veldt.tracking.stage_clock import StageClock
 
 
 @pytest.mark.parametrize("begun_with", [0, 1, 15, 16])
@@ -30,3 +33,53 @@ def test_weights_are_published_when_they_are_due(at_once: int, begun_with: int) 
     steps = [after - before for before, after in itertools.pairwise(published)]
     assert len(steps) >= 2 and max(steps) <= 16 + at_once - 1
     assert max(steps[1:]) - min(steps[1:]) <= at_once
+
+
+class _TwoRanks:
+    """An edge of two learners that call it in turn: the second gets the maximum of both, and so does the first."""
+
+    def __init__(self, steps: list[int], of_run: int) -> None:
+        self._largest = max(steps) / of_run
+
+    def all_reduce_max(self, value: float) -> float:
+        assert value <= self._largest
+        return self._largest
+
+
+class _Rank(LearnerRole):
+    """One of two learners; `seen` has the progress that its update and its learning rate were computed with."""
+
+    def __init__(self, rank: int, steps: int, edge: _TwoRanks, of_run: int) -> None:
+        self.seen: list[float] = []
+        any_self: Any = self
+        any_self._plan = SimpleNamespace(
+            rank=rank, world_size=2, config=SimpleNamespace(run=SimpleNamespace(steps=of_run))
+        )
+        any_self._rate_limiter = SimpleNamespace(steps=steps, updates_L=np.zeros(2, np.int64))
+        any_self._algorithm = SimpleNamespace(learning_rate=lambda progress, rows: self._see(progress))
+        any_self._learner = SimpleNamespace(updates=0, version=0, update=self._updated)
+        any_self._edge, any_self._shared_progress, any_self._first_update = edge, 0.0, 0
+        any_self._clock, any_self._metrics = StageClock(), UpdateMetrics()
+
+    def _see(self, progress: float) -> float:
+        self.seen.append(progress)
+        return 1e-3
+
+    def _updated(self, batch: Any, progress: float, rate: float) -> Any:
+        self._see(progress)
+        return SimpleNamespace(metrics={})
+
+    def step(self) -> None: ...
+
+    def source_metrics(self) -> dict[str, float]:
+        return {}
+
+
+def test_learners_that_share_an_update_make_it_at_the_same_progress() -> None:
+    """Else the learning rates of parameter groups, such as DDPG's actor's, would differ, and then the parameters."""
+    steps = [500, 510]  # actors go on between the moments at which the two look
+    edge = _TwoRanks(steps, 1000)
+    ranks = [_Rank(rank, steps[rank], edge, 1000) for rank in (0, 1)]
+    for rank in ranks:
+        rank.update(None, np.zeros(1, np.int64), 1)
+    assert [rank.seen for rank in ranks] == [[0.51, 0.51], [0.51, 0.51]]

@@ -245,7 +245,7 @@ def test_ga3c_counts_each_step_once(tmp_path: Path) -> None:
         ("dqn", "CartPole-v1", {"normalise_rewards": True}, "--normalise-rewards is none of dqn's settings"),
         ("ppo", "FrozenLake-v1", OBSERVATIONS, "this environment's observations have no real numbers"),
         ("ppo", "environments:image_rows_columns_channels", OBSERVATIONS, "only images or discrete values"),
-        ("ppo", "environments:tuple_of_numbers", OBSERVATIONS, "those of a Tuple are not normalised"),
+        ("ppo", "environments:tuple_of_numbers", OBSERVATIONS, "those in a Tuple space are not"),
     ],
 )
 def test_what_cannot_be_right_is_refused(

@@ -142,5 +142,5 @@ class DDPG(ReplayAlgorithm):
 
 def _explored(action_ND: Tensor, noise: Tensor) -> Tensor:
     """The policy's action with the prepared noise applied."""
-    added_ND, kept_ND = noise.chunk(2, -1)
-    return (kept_ND * action_ND + added_ND).clamp(-1.0, 1.0)
+    added_ND, policy_factor_ND = noise.chunk(2, -1)
+    return (policy_factor_ND * action_ND + added_ND).clamp(-1.0, 1.0)

@@ -1,4 +1,4 @@
-"""The causes, known before a run is trained again, of results that differ from the first ones."""
+"""Why a run that is trained again may have other results than the first time, as far as is known before."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ def likely_cause(
     config: TrainConfig,
     code: Admitted,
 ) -> str | None:
-    """Returns in words what decides the results and is not as it was; None if nothing is known.
+    """Returns in words what can change the results and is not as it was in the first run; None if nothing is known.
 
     Args:
-        directory: the first run, with `stored` (its config.json), `summary`, and the configuration in config.json.
-        code: with which it is trained again.
+        directory: the first run's.
+        stored: the content of its config.json.
+        summary: the content of its summary.json.
+        config: the configuration that its config.json describes.
+        code: the user's code with which it is trained again.
     """
     known = [*_other_code(config, code), *other_versions(stored), *_resumes(directory, stored, config)]
     if not known and summary.get("plan_digest") != plan_digest(config):
@@ -64,7 +67,8 @@ def other_versions(stored: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _resumes(directory: RunDirectory, stored: Mapping[str, Any], config: TrainConfig) -> Iterator[str]:
-    """Yields what a resume has changed in a run whose results would else be those of one that never stopped."""
+    """Yields what resumes have changed in the first run: without that, it would have the results of one that never
+    stopped."""
     replaced = [values for values in stored.get("replaced", []) if isinstance(values, dict)]
     for name, why in (("steps", _why_steps), ("until", _why_until)):
         before, now = [values[name] for values in replaced if name in values], getattr(config.run, name)

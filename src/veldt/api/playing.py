@@ -71,8 +71,11 @@ def load(
 
 
 def _agent(run: str | Path | Agent, best: bool, choice: CodeChoice, call: str) -> Agent:
-    """Returns the agent of `run`. torch gets as many threads as the run acted with: a second one makes the computation
-    of small networks slower, many times beside other programs. `usual_torch` undoes it."""
+    """Returns the agent of `run`, and sets torch's number of threads to that of the run.
+
+    With a second thread a small network computes more slowly, and several times more slowly where other programs need
+    the cores. `usual_torch` restores the number.
+    """
     agent = _loaded(run, best, choice, call)
     if threads := agent.config.run.threads:
         torch.set_num_threads(min(threads, len(allowed_cores())))

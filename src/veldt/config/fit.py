@@ -14,7 +14,7 @@ from veldt.errors import UsageError
 
 @dataclass(frozen=True)
 class Incompatibility:
-    """`why` an algorithm does not fit a system, as a sentence without subject, and what to do `instead`."""
+    """`why` says what a system needs and an algorithm lacks, `instead` what to do; both are parts of a sentence."""
 
     why: str
     instead: str

@@ -19,6 +19,7 @@ from veldt.experiments.workspace import Workspace
 from veldt.formatting import as_float, decimal, duration
 from veldt.runs import strict_json
 from veldt.runs.files import open_to_read
+from veldt.runs.own_names import METRICS
 
 _REFRESH_S = 2.0
 _LAST_BYTES = 1 << 16  # of the metrics, in which the last row is
@@ -99,7 +100,7 @@ class LiveTable(LiveView):
 def last_row(run: Path) -> dict[str, Any] | None:
     """Returns the last whole row of a run's metrics, without reading the others; None if there is none yet."""
     try:
-        with open_to_read(run / "metrics.jsonl") as file:
+        with open_to_read(run / METRICS) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
             lines = file.read().split(b"\n")
         row = strict_json.loads(lines[-2])

@@ -9,7 +9,9 @@ with probability 0.1, and difficulties that grow with time. They end by themselv
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -31,10 +33,8 @@ class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 # as gymnasium.Env has it
 
     def __init__(self, game: str, render_mode: str | None = None) -> None:
-        logging.disable(logging.WARNING)  # that seaborn, for its own window, is missing
-        from minatar import Environment  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-        logging.disable(logging.NOTSET)
+        with _without_warnings():  # that seaborn is missing, which only MinAtar's own window needs
+            from minatar import Environment  # type: ignore[import-untyped,import-not-found,unused-ignore]
         self._game = Environment(game)
         height, width, channels = self._game.state_shape()
         self.observation_space = gymnasium.spaces.Box(0, 255, (channels, height, width), np.uint8)
@@ -46,7 +46,8 @@ class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self._game.seed(seed)
-        # MinAtar continues with the last action of the game before, by which a seed would not say everything.
+        # A sticky action repeats the last one, which MinAtar keeps from the game before: with that, a seed alone would
+        # not determine the game.
         self._game.last_action = 0
         self._game.reset()
         return self._observation(), {}
@@ -63,6 +64,17 @@ class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
 
     def _observation(self) -> np.ndarray:
         return self._game.state().transpose(2, 0, 1) * np.uint8(255)
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """No warning is logged in the block; afterwards the program's own level is in force."""
+    level = logging.root.manager.disable
+    logging.disable(max(level, logging.WARNING))
+    try:
+        yield
+    finally:
+        logging.disable(level)
 
 
 def asterix(render_mode: str | None = None) -> MinAtar:

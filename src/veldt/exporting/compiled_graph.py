@@ -44,7 +44,8 @@ def write_compiled(program: torch.export.ExportedProgram, path: Path) -> None:
     """Compiles the graph for this machine's processor and writes it for `torch._inductor.aoti_load_package`.
 
     Raises:
-        VeldtError: the graph could not be compiled. OSError as the operating system raises it.
+        VeldtError: the graph could not be compiled.
+        OSError: the file could not be written.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# Beyond its exponential float32 soon ends, and an infinite ratio would make the gradient of clipped rows NaN.
+_LARGEST_LOG_RATIO = 80.0
+
 
 def clipped_surrogate(log_ratio_N: Tensor, advantage_N: Tensor, clip: float) -> Tensor:
     """PPO's clipped objective as a loss (Schulman et al. 2017, equation 7): -min(ρ A, clip(ρ, 1-ε, 1+ε) A), ρ = π/μ.
 
-    All float [N].
+    All float [N]. A ratio above e^80 counts as e^80, without gradient.
     """
-    ratio_N = log_ratio_N.exp()
+    ratio_N = log_ratio_N.clamp(max=_LARGEST_LOG_RATIO).exp()
     return -torch.minimum(ratio_N * advantage_N, ratio_N.clamp(1.0 - clip, 1.0 + clip) * advantage_N)
 
 

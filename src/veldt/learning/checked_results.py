@@ -16,8 +16,8 @@ from veldt.sampling.acted import has_rows
 def checked_minibatches(returned: Any, algorithm: Algorithm) -> Iterator[Any]:
     """Yields the batches of `minibatches`.
 
-    Raises UsageError if it has returned nothing to iterate over, or has yielded nothing, or None: the run would go on
-    without learning.
+    Raises UsageError if the result cannot be iterated over, and if it has no batch, or None in place of one: the run
+    would go on without learning.
     """
     if isinstance(returned, Tensor | Mapping) or not isinstance(returned, Iterable):
         raise _wrong(

@@ -31,13 +31,13 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.torso = build_torso()
         self.value_torso = None if shared else build_torso()
-        self.gaussian = action.kind == "box"
-        outputs = action.shape[0] if self.gaussian else policy_distribution(action).parameters
+        self.is_gaussian = action.kind == "box"
+        outputs = action.shape[0] if self.is_gaussian else policy_distribution(action).parameters
         features = int(self.torso.features)  # type: ignore[arg-type]
         # Small initial weights give a nearly uniform policy, so exploration starts without a random preference.
         self.policy_head = orthogonal(nn.Linear(features, outputs), 0.01)
         self.value_head = orthogonal(nn.Linear(features, 1), 1.0)
-        if self.gaussian:
+        if self.is_gaussian:
             self.log_deviation = nn.Parameter(torch.zeros(outputs))
 
     def low_precision_parts(self) -> list[nn.Module]:
@@ -59,6 +59,6 @@ class ActorCritic(nn.Module):
 
     def _policy(self, features: Tensor) -> Tensor:
         parameters: Tensor = self.policy_head(features)
-        if self.gaussian:
+        if self.is_gaussian:
             parameters = torch.cat([parameters, self.log_deviation.expand_as(parameters)], -1)
         return parameters

@@ -82,9 +82,10 @@ def load_checkpoint(directory: Path) -> Checkpoint:
 
 @contextlib.contextmanager
 def restoring(checkpoint: Checkpoint | None) -> Iterator[None]:
-    """Converts the errors of a block that restores a run's state, where a value is not what veldt stores there.
+    """In a block that restores a run's state, raises CheckpointError where a value is not what veldt stores there.
 
-    A checksum only proves that a checkpoint is as it was written, not that veldt wrote it.
+    A checksum only proves that a checkpoint is as it was written, not that veldt wrote it. Without a checkpoint the
+    block restores nothing, and its errors pass through.
     """
     try:
         yield

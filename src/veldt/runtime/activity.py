@@ -59,12 +59,12 @@ class Record:
     The caller of that code writes `busy[0] = 1` before and 0 after each call, and before each step updates
 
     - `progress` int64 [4]: the env, its episode when one begins, the number of row steps, and a counter of other work;
-    - `episodes` int64 [2, width]: the seed of each env's episode, and the number of row steps at its begin (or MAKING,
-      RESETTING, CLOSING): the difference is the episode step.
+    - `episodes` int64 [2, width]: the seed of each env's episode, and the number of row steps when it began (or MAKING,
+      RESETTING, CLOSING). The number of row steps now, less that number, is the episode step.
 
     Args:
-        subject: the name of the code, as a sentence begins: "environment CartPole-v1".
-        when: the purpose of the calls, as the sentence ends, or "".
+        subject: the name of the code, as the beginning of a sentence: "environment CartPole-v1".
+        when: the purpose of the calls, as the end of that sentence, or "".
         width: number of envs.
         first: index in the run of the first env; None for an env without an index.
         can_be_apart, is_final: as in `Doing`.
@@ -196,7 +196,7 @@ def last(memory: Memory) -> Doing | None:
 
 
 def _place(began: int, steps: int, when: str) -> str:
-    """Returns where an env is, whose `episodes[1]` is `began`, after `steps` row steps, and for what it was called."""
+    """Returns where an env is, by its `episodes[1]` (`began`) and the number of row steps, and for what purpose."""
     if when and began == MAKING:
         return when
     return f"{_OUTSIDE_OF_STEPS.get(began, f'in step {steps - began - 1}')} {when}".rstrip()

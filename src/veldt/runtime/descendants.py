@@ -60,14 +60,14 @@ def kill_below(pid: int) -> None:
 
 
 def collect_adopted(own: int) -> None:
-    """Collects the children of this process that have ended, except for `own`: each has a process id until then."""
+    """Collects the children of this process that have ended, except for `own`: each keeps its process id until then."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != own:
             os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def has_children() -> bool:
-    """Whether this process has children, also ones that a program has started which was here before (`exec`)."""
+    """Whether this process has children, including those of a program that this one has replaced (`exec`)."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

@@ -17,7 +17,7 @@ _random_numbers = threading.RLock()  # torch's generator on the CPU is the whole
 
 
 class _DefaultType:
-    """fp32 as torch's default type, which is that of all threads: the last call that ends restores the program's."""
+    """Sets torch's default type, which all threads share, to fp32; the last of overlapping calls to end restores it."""
 
     def __init__(self) -> None:
         self._lock, self._calls = threading.Lock(), 0
@@ -51,7 +51,7 @@ def usual_torch() -> Iterator[None]:
     try:
         with contextlib.ExitStack() as within:
             within.enter_context(_default_type)
-            # Each costs time in every call of torch, or here, so only where it changes something.
+            # Each of these costs time, here or in every call of torch: it is entered only where it changes something.
             if torch.get_default_device() != _CPU:
                 within.enter_context(_CPU)
             if torch.is_inference_mode_enabled():

@@ -16,7 +16,10 @@ from veldt.runs.episodes import WINDOW
 
 @dataclass(frozen=True)
 class Episode:
-    """A finished episode: raw return (in Atari of the whole game, not of a life), and stored actions [length, ...]."""
+    """A finished episode: raw return (in Atari of the whole game, not of a life), and stored actions [length, ...].
+
+    It is number `episode` of its env. The first `prefix` of its actions were random start steps.
+    """
 
     env_index: int
     episode: int

@@ -136,6 +136,6 @@ class RaySlotConsumer:
             ring.next = ring.released = first
         if number < ring.next:
             self._send_released(ring)
-        elif number == ring.next:  # else an earlier slot is still to arrive
+        elif number == ring.next:  # a later one is dropped, and sent again: an earlier one has not arrived
             ring.full.append(_Received(message.incarnation, number, message.content[3]))
             ring.next += 1

@@ -23,7 +23,7 @@ Segments = dict[str, Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class DriverState:
-    """What the driver adds to the roles' parts: the run's env step, JSON values, and the score of its policy."""
+    """What the driver adds to the roles' parts: the run's agent steps, JSON values, and the score of its policy."""
 
     step: int
     meta: dict[str, Any]

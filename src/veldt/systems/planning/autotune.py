@@ -29,7 +29,7 @@ _PASSES, _LEAST_PASSES, _SECONDS = 6, 2, 2.0
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How to compute. `reasons` are sentences for the user; `threads_matter` unless one thread is always the best."""
+    """How to compute. `reasons` are sentences for the user. `threads_matter`: more than one thread may be faster."""
 
     precision: str
     threads: int
@@ -71,7 +71,10 @@ def time_arithmetic(
     device: torch.device,
     kinds: Iterable[tuple[str, int]],
 ) -> dict[tuple[str, int], float]:
-    """Returns the seconds of a pass of a network for each of the pairs (precision, threads); as `time_threads`."""
+    """Returns the seconds of a pass of a network for each of the pairs (precision, threads).
+
+    torch's random numbers and its number of threads stay as they are.
+    """
     before = torch.get_num_threads()
     try:
         with kept_random_numbers():
@@ -100,30 +103,30 @@ def choose_arithmetic(
     precision: str,
     threads: int,
 ) -> Arithmetic:
-    """Decides the settings that are open: `precision` "auto", `threads` 0 (threads matter on the CPU only).
+    """Decides the precision if it is "auto", and the number of threads if it is 0 (on the CPU only).
+
+    A user's own module stays in fp32: it may not tolerate another precision. bf16 is chosen only where it is clearly
+    faster (`WORTH_BF16`).
 
     Args:
         make_network: makes an untrained network.
         observation: the input of one update, [N, ...] on `device`.
-
-    A user's own module stays in fp32: it may not tolerate another precision. bf16 is chosen only where it is clearly
-    faster (`WORTH_BF16`).
     """
     network = make_network()
-    small, own = is_small(network), stays_in_fp32(network)
+    is_too_small, is_own = is_small(network), stays_in_fp32(network)
     many = training_threads(0)
     few = threads or 1
-    threads_matter = device.type == "cpu" and not small and many > 1
+    threads_matter = device.type == "cpu" and not is_too_small and many > 1
     reasons = []
 
     @functools.cache
     def seconds(precision: str, threads: int) -> float:
         return _pass_seconds(make_network(), observation, device, precision, threads)
 
-    if precision == "auto" and (small or own):
+    if precision == "auto" and (is_too_small or is_own):
         precision = "fp32"
         reasons.append(
-            f"precision fp32 ({'the network is your own' if own else 'too small to gain from less'})"
+            f"precision fp32 ({'the network is your own' if is_own else 'too small to gain from less'})"
         )
     elif precision == "auto":
         timed = {name: seconds(name, few) for name in ("fp32", "bf16")}
@@ -140,7 +143,7 @@ def choose_arithmetic(
 def _pass_seconds(
     network: Network, observation: Observation, device: torch.device, precision: str, threads: int
 ) -> float:
-    """Median seconds of a forward and a backward pass (so that other processes on the same cores are included)."""
+    """Median seconds of a forward and a backward pass: the minimum would leave out what other processes cost."""
     if device.type == "cpu":
         torch.set_num_threads(threads)
     parameters = apply_precision(network, precision, device)

@@ -1,8 +1,8 @@
-"""All refusals that need more than one class of settings, and the warnings. `train` and `resume` make them once each.
+"""Refuses settings that do not fit together, the env or this machine, and warns of others.
 
-`check_request` comes before anything is measured, `check_plan` when everything is decided; both come before anything is
-written. What one class of settings can decide alone, its `__post_init__` checks; what `TrainConfig` can decide from its
-sections, its own.
+`train` and `resume` call `check_request` before anything is measured, and `check_plan` when everything is decided; both
+before anything is written. A class of settings checks in its `__post_init__` what it can decide alone, and so does
+`TrainConfig` for its sections together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from veldt.systems.planning.run_plan import RunPlan
 # Only an Atari env reports a lost life.
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"terminal_on_life_loss"}
 
-# The settings that do as these wrappers of an environment.
+# The settings that do what these wrappers of an environment do.
 _INSTEAD_OF = {"NormalizeObservation": "normalise_observations", "NormalizeReward": "normalise_rewards"}
 
 
@@ -49,7 +49,7 @@ def check_request(request: RunRequest, cluster: str | None) -> None:
     config = request.config
     if config.envs.env_backend == "atari" and not request.source.is_atari:
         raise UsageError(
-            f"--env-backend atari is for Atari games, and {request.source.name} is none: use auto, in-process or "
+            f"--env-backend atari is for Atari games, and {request.source.name} is not one: use auto, in-process or "
             "workers"
         )
     if "__main__" in config.plugins and not config.in_one_process:
@@ -73,14 +73,13 @@ def check_request(request: RunRequest, cluster: str | None) -> None:
 
 def _check_saturation(config: TrainConfig) -> None:
     """Raises UsageError where a batch cannot be divided into two halves."""
-    why = (
-        config.network.recurrent
-        and f"{config.network.recurrent}, which keeps the steps of a rollout in their order"
-    )
     if OFF_POLICY_CORRECTED in ALGORITHMS.find(config.algorithm).capabilities:
         why = f"{config.algorithm} learns from whole unrolls"
-    if why:
-        raise UsageError(f"--log-saturation needs batches that can be divided, and {why}: leave it out")
+    elif config.network.recurrent:
+        why = f"{config.network.recurrent}, which keeps the steps of a rollout in their order"
+    else:
+        return
+    raise UsageError(f"--log-saturation needs batches that can be divided, and {why}: leave it out")
 
 
 def check_plan(
@@ -157,7 +156,7 @@ def _refuse_unread(request: RunRequest) -> None:
     config, source, names = request.config, request.source, set(request.given)
     if not source.is_atari and (unread := sorted(_ATARI_ONLY & names)):
         raise UsageError(
-            f"{flag(unread[0])} is for Atari games (ALE/...), and {source.name} is none: leave it out, or give the "
+            f"{flag(unread[0])} is for Atari games (ALE/...), and {source.name} is not one: leave it out, or give the "
             "environment its own settings with --env-kwargs"
         )
     _refuse_unread_by_system(names, config)
@@ -213,8 +212,8 @@ def _refuse_unread_in_plan(run_plan: RunPlan) -> None:
     ):
         raise UsageError(
             "--normalise-observations is on, and this environment's observations have no real numbers that it takes, "
-            "only images or discrete values (or numbers in a Tuple: those of a Tuple are not normalised, those of a "
-            "Dict are): leave it out"
+            "only images or discrete values (numbers in a Dict space are normalised, those in a Tuple space are not): "
+            "leave it out"
         )
     if "compress_frames" in given and not any(map(is_compressed, run_plan.spec.observation.values())):
         raise UsageError(

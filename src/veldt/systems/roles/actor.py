@@ -46,7 +46,7 @@ class ActorPlan:
 
     `ring` is the index of its ring at the consumer. `incarnations` counts its process starts before the run was
     resumed: every incarnation seeds other episodes. With `anneals_by_updates`, exploration is annealed by the updates
-    of the weights that it has, not by env steps.
+    of the weights that it has, not by agent steps.
     """
 
     config: TrainConfig

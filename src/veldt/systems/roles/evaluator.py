@@ -39,7 +39,7 @@ _STILL_S = 5.0  # a run that has not moved for so long stands still
 
 @dataclass(frozen=True)
 class EvaluatorPlan:
-    """Its `width` envs are numbered from `first`. `evaluated_at` is the env step of the last evaluation."""
+    """Its `width` envs are numbered from `first`. `evaluated_at` is the agent step of the last evaluation."""
 
     config: TrainConfig
     source: EnvSource

@@ -146,7 +146,11 @@ class LearnerRole(ABC):
         return min(1.0, self._rate_limiter.steps / self._plan.config.run.steps)
 
     def _common_progress(self) -> float:
-        """Progress that learners share by an all-reduce now and then: else their learning rates would differ."""
+        """Progress that learners share by an all-reduce now and then, called once for each update.
+
+        Each reads the run's steps at another moment: by its own progress their learning rates, also those of single
+        parameter groups, would differ, and then their parameters.
+        """
         if self._plan.world_size == 1:
             return self.progress
         if (self._learner.updates - self._first_update) % _ALL_REDUCE_EVERY == 0:
@@ -158,10 +162,11 @@ class LearnerRole(ABC):
 
         An accelerator may still be computing it; `publish` waits for it.
         """
-        rate = self._algorithm.learning_rate(self._common_progress(), rows)
+        progress = self._common_progress()
+        rate = self._algorithm.learning_rate(progress, rows)
         lag_N = self._learner.version - version_N
         with self._clock("train"):
-            loss = self._learner.update(batch, self.progress, rate)
+            loss = self._learner.update(batch, progress, rate)
         lag = float(lag_N.mean()), float(lag_N.min()), float(lag_N.max())
         self._metrics.add(loss.metrics, lag, rate)
         self._rate_limiter.updates_L[self._plan.rank] += 1

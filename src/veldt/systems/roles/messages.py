@@ -141,7 +141,7 @@ class UpdateMetrics:
 
 @dataclass(frozen=True)
 class FinishedEvaluation(RoleMessage, kind="evaluation"):
-    """Raw returns and lengths of the episodes of an evaluation that was due at env step `step`."""
+    """Raw returns and lengths of the episodes of an evaluation that was due at agent step `step`."""
 
     step: int
     scores: Sequence[float]
@@ -156,7 +156,7 @@ class SnapshotPart(RoleMessage, kind="snapshot-part"):
         groups: arrays by group of the checkpoint, and by name.
         rank: of a learner.
         updates: of a learner: updates of its own at the moment of the snapshot.
-        steps: of a learner that acts: env steps of its own at that moment.
+        steps: of a learner that acts: agent steps of its own at that moment.
         state: of a learner: further state, as JSON values.
         replay: the part of the replay buffer whose rows are still being written; `WrittenSegments` follows.
     """

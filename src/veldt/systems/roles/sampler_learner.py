@@ -79,7 +79,7 @@ class GroupContext:
         optimiser: makes the optimiser.
         version_of: total updates of the shared parameters, from the number of this sampler-learner's own.
         heartbeat: called before each step of a group of envs.
-        schedule: env steps for annealing exploration, from the env steps of all sampler-learners.
+        schedule: maps the agent steps of all sampler-learners to those that exploration is annealed by.
     """
 
     edge: GradientEdge = field(default_factory=NoAllReduce)
@@ -91,7 +91,7 @@ class GroupContext:
 
 @dataclass(frozen=True)
 class PhaseCounts:
-    """Env steps and reset steps of one phase, the episodes that ended, and the learning rate of its updates."""
+    """Agent steps and reset steps of one phase, the episodes that ended, and the learning rate of its updates."""
 
     steps: int
     reset_steps: int
@@ -139,7 +139,7 @@ class SamplerLearner:
         self.thread_choice = _thread_choice(run_plan, note)
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
-        # Ranks that share a batch.
+        # The number of ranks that share each batch.
         self._sharing = worker_rank.world_size if worker_rank.is_synchronised else 1
         self.first = worker_rank.rank * self._width
         self.algorithm = run_plan.algorithm()
@@ -233,7 +233,7 @@ class SamplerLearner:
         """Starts its envs, or restores a checkpoint. Returns sentences about what could not be restored.
 
         Args:
-            done: without a checkpoint, the env steps done before a restart.
+            done: without a checkpoint, its agent steps before a restart.
         """
         if checkpoint is not None:
             with restoring(checkpoint):
@@ -259,8 +259,8 @@ class SamplerLearner:
         """Collects one rollout and makes the updates on it.
 
         Args:
-            steps: env steps of all sampler-learners before it.
-            done: the same, of the ranks that share its batches.
+            steps: agent steps of all sampler-learners before it.
+            done: agent steps before it of the ranks that share batches with this one, or of this one alone.
             finish_writing: called before rows are overwritten that are still being written to disk.
         """
         slot, progress = self.slot, min(1.0, steps / self._config.run.steps)

@@ -73,7 +73,7 @@ class SamplerLearnerPlan:
 class SyncState(NamedTuple):
     """What to do next, between two phases: of this sampler-learner or, where they are synchronised, of all.
 
-    `steps` are the env steps of all, `done` the steps of all ranks that share batches with this one; `snapshot` is the
+    `steps` are the agent steps of all, `done` those of all ranks that share batches with this one; `snapshot` is the
     number of the requested snapshot (0: none).
     """
 
