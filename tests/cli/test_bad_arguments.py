@@ -43,6 +43,7 @@ SETTINGS = {
     "--precision fp8": "--precision is 'fp8': it must be one of auto, fp32, bf16",
     "--resets wiat": "(did you mean 'wait'?)",
     "--hidden 64 x": "--hidden is 'x': it must be a whole number",
+    "--hidden 64,64": "or several with spaces between them: --hidden 64 64 (see",
     "--hidden -3 4": "--hidden is (-3, 4): give at least one layer of at least 1 unit",
     "--hidden 4 -1e3": "--hidden is (4, -1000): give at least one layer of at least 1 unit",
     "--hidden -3": "--hidden is (-3,): give at least one layer",

@@ -76,6 +76,8 @@ class Setting:
                 return _whole_number(text) if self.kind is int else self.kind(text)
             except (ValueError, ArithmeticError):
                 must = f"it must be {'a whole number' if self.kind is int else 'a number'}"
+                if self.repeats and "," in text:
+                    must += f", or several with spaces between them: {self.flag} {text.replace(',', ' ')}"
             except _TooLarge as too_large:
                 must = f"it must be {too_large}"
         given = f"'{text}' cannot be {self.shown}" if self.positional else f"{self.flag} is '{text}'"

@@ -162,7 +162,8 @@ class RunDirectory:
         Raises:
             UsageError: the file is damaged.
         """
-        mend = f"; `veldt resume {shlex.quote(str(self.path))}` writes it anew (without it, the run counts as broken off)"
+        command = f"veldt resume {shlex.quote(str(self.path))}"
+        mend = f"; `{command}` writes it anew (without it, the run counts as broken off)"
         return self._read_json(SUMMARY, mend)
 
     def write_event(self, step: int, kind: str, text: str) -> None:
