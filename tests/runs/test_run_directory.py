@@ -104,6 +104,10 @@ def test_a_path_that_is_no_run_suggests_one(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(UsageError, match=r"no such directory.*did you mean '.*ppo-breakout'"):
         RunDirectory.open(tmp_path / "runs" / "ppo-breakot")
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        UsageError, match=r"runs is not .*; it has runs in it \(1\), such as runs/ppo-breakout$"
+    ):
+        RunDirectory.open("runs")
     with pytest.raises(UsageError, match="did you mean 'runs/ppo-breakout'"):
         RunDirectory.open(Path("ppo-breakout"))
     with pytest.raises(UsageError, match=r"it has no config\.json"):

@@ -95,6 +95,8 @@ class RunDirectory:
         known = [str(run) for folder in (path.parent, Path("runs")) for run in _runs_in(folder)]
         here = [run for run in known if Path(run).name == path.name]
         hint = f" (did you mean '{here[0]}'?)" if here else did_you_mean(str(path), known)
+        if inside := _runs_in(path):
+            hint = f"; it has runs in it ({len(inside)}), such as {inside[0]}"
         what = f"it has no {CONFIG}" if path.exists() else "there is no such directory"
         raise UsageError(f"{path} is not a veldt run: {what}{hint}")
 
