@@ -41,6 +41,8 @@ _SURELY_FITS = 2**30
 # What an algorithm that does not define a method lacks, for messages.
 _LACKS = {"value": "no values", "action_values": "no values of actions", "policy": "no stochastic policy"}
 
+_METHODS = {"policy": "distribution"}  # the agent's, where its name is another than the algorithm's
+
 # Calls of an env whose results have so many elements, the observation first and a dict last.
 _CALLS = {2: "observation, info = env.reset()", 5: "observation, reward, ... = env.step(action)"}
 
@@ -221,7 +223,15 @@ class Agent:
     def _asked(self, method: str, observation: Any) -> Any:
         """Returns the result of the algorithm's method as arrays, without the first axis for one observation."""
         if getattr(type(self._algorithm), method) is getattr(Algorithm, method):
-            raise UsageError(f"{self._algorithm.name} has {_LACKS[method]}: ask for something else")
+            others = [
+                name
+                for name in _LACKS
+                if getattr(type(self._algorithm), name) is not getattr(Algorithm, name)
+            ]
+            instead = (
+                f"ask for {' or '.join(_METHODS.get(name, name) for name in others) or 'actions (act) alone'}"
+            )
+            raise UsageError(f"{self._algorithm.name} has {_LACKS[method]}: {instead}")
         inputs, is_single = self._inputs(observation)
         result = checked_estimate(
             getattr(self._algorithm, method)(self._network, self._on_device(inputs)),

@@ -133,3 +133,11 @@ def test_one_that_is_refused_is_closed() -> None:
     with pytest.raises(UsageError, match="is not supported"):
         GymnasiumStepEnv(OfNoSpace())
     assert OfNoSpace.closed == 1
+
+
+def test_a_vector_of_envs_is_refused() -> None:
+    source = resolve(functools.partial(gymnasium.make_vec, "CartPole-v1", num_envs=2))
+    with pytest.raises(
+        UsageError, match=r"it must return a single environment, of which --num-envs are made$"
+    ):
+        source.make()

@@ -68,7 +68,9 @@ def test_values(agent: veldt.Agent) -> None:
         assert values.argmax(-1).tolist() == agent.act(together(several), greedy=True).tolist()
         np.testing.assert_allclose(agent.action_values(several[1]), values[1], atol=1e-5)
     else:
-        with pytest.raises(veldt.UsageError, match=f"{agent.config.algorithm} has no values of actions"):
+        name = agent.config.algorithm
+        instead = "value" if name == "ddpg" else "value or distribution"
+        with pytest.raises(veldt.UsageError, match=f"{name} has no values of actions: ask for {instead}$"):
             agent.action_values(several[0])
 
 

@@ -216,6 +216,16 @@ def test_parts_that_do_not_fit_are_refused(case: str) -> None:
         made(recipe, action, **parts)
 
 
+@pytest.mark.parametrize(
+    ("part", "example"),
+    [("network", "network=lambda shape: Linear(...)"), ("actor", "actor=lambda spec: Linear(...)")],
+)
+def test_a_module_in_the_place_of_a_function_is_refused(part: str, example: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        made("a2c", DISCRETE, **{part: nn.Linear(4, 2)})
+    assert str(caught.value).endswith(example)
+
+
 def test_a_users_own_critic_gets_no_noisy_layers() -> None:
     with pytest.raises(UsageError, match="--noisy is on, and --critic is "):
         make_network(config("dqn", noisy=True), spec(DISCRETE), OwnParts(critic=own_parts.critic))

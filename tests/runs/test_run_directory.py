@@ -82,10 +82,14 @@ def test_a_summary_is_absent_until_it_is_written(tmp_path: Path) -> None:
     assert summary is not None
     assert math.isnan(summary["ep_return_mean"])
     run.path.joinpath("summary.json").write_text("{")
-    with pytest.raises(UsageError, match=r"summary\.json cannot be read"):
+    mend = r"; `veldt resume \S+` writes it anew \(without it, the run counts as broken off\)$"
+    with pytest.raises(UsageError, match=r"summary\.json cannot be read: Expecting .*" + mend):
+        run.read_summary()
+    run.path.joinpath("summary.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"summary\.json is not a JSON object: .*" + mend):
         run.read_summary()
     os.truncate(run.path / "summary.json", 1 << 40)
-    with pytest.raises(UsageError, match=r"summary\.json cannot be read: it is larger than 67\.1 MB$"):
+    with pytest.raises(UsageError, match=r"summary\.json cannot be read: it is larger than 67\.1 MB" + mend):
         run.read_summary()
 
 
@@ -100,6 +104,10 @@ def test_a_path_that_is_no_run_suggests_one(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(UsageError, match=r"no such directory.*did you mean '.*ppo-breakout'"):
         RunDirectory.open(tmp_path / "runs" / "ppo-breakot")
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        UsageError, match=r"runs is not .*; it has runs in it \(1\), such as runs/ppo-breakout$"
+    ):
+        RunDirectory.open("runs")
     with pytest.raises(UsageError, match="did you mean 'runs/ppo-breakout'"):
         RunDirectory.open(Path("ppo-breakout"))
     with pytest.raises(UsageError, match=r"it has no config\.json"):

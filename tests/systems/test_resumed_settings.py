@@ -43,6 +43,17 @@ def test_the_next_resume_keeps_a_changed_setting(run: Path) -> None:
     assert veldt.resume(run, quiet=True).until is None
 
 
+def test_a_target_that_is_set_anew_is_not_reached_yet(run: Path) -> None:
+    """And that the earlier one was, is not said of it."""
+    reached = veldt.resume(run, steps=20_000, until=-1e9, quiet=True)
+    assert reached.reason == "until" and reached.summary["solved_at_seconds"] is not None
+    same = veldt.resume(run, quiet=True)
+    assert same.summary["solved_at_seconds"] == reached.summary["solved_at_seconds"]
+    higher = veldt.resume(run, steps=reached.summary["steps"] + 1, until=1e9, quiet=True)
+    assert higher.reason == "steps" and higher.summary["solved_at_seconds"] is None
+    assert veldt.resume(run, until=None, quiet=True).summary["solved_at_seconds"] is None
+
+
 def test_a_resume_with_fewer_steps_than_are_done(run: Path) -> None:
     steps = json.loads((run / "summary.json").read_text())["steps"]
     before = config(run)

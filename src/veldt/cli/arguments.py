@@ -25,6 +25,7 @@ from veldt.setting_text import flag, in_help
 
 _NEGATIVE_NUMBER = re.compile(r"-[\d.]")
 _UNKNOWN: Any = object()
+_SWITCH = "a switch takes no value; write --NAME, or --no-NAME for no"
 
 
 class Positional:
@@ -76,6 +77,8 @@ class Setting:
                 return _whole_number(text) if self.kind is int else self.kind(text)
             except (ValueError, ArithmeticError):
                 must = f"it must be {'a whole number' if self.kind is int else 'a number'}"
+                if self.repeats and "," in text:
+                    must += f", or several with spaces between them: {self.flag} {text.replace(',', ' ')}"
             except _TooLarge as too_large:
                 must = f"it must be {too_large}"
         given = f"'{text}' cannot be {self.shown}" if self.positional else f"{self.flag} is '{text}'"
@@ -221,7 +224,8 @@ class CommandLine:
             given = vars(known) | self._places(rest, vars(known))
         except argparse.ArgumentError as error:
             flag = (error.argument_name or "").partition("/")[0]
-            raise UsageError(f"{flag}: {error.message} ({see})") from None
+            is_switch = "explicit argument" in error.message
+            raise UsageError(f"{flag}: {_SWITCH if is_switch else error.message} ({see})") from None
         except UsageError as error:
             raise UsageError(f"{error} ({see})") from None
         for setting in self._settings:
@@ -265,6 +269,8 @@ class CommandLine:
             if not places:
                 missing = (s.flag for s in self._settings if s.required and s.flags and s.name not in known)
                 advice = f": give it as {flag} {word}" if (flag := next(missing, "")) else ""
+                if word.lower() in ("true", "false", "yes", "no"):
+                    advice = f": {_SWITCH}"
                 raise UsageError(f"'{word}' is one argument too many{advice}")
             place = places[0]
             if place.repeats:

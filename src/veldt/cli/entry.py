@@ -39,8 +39,8 @@ HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, r
 
 Add --help to any of them for its flags, --plugin MODULE for your own algorithms, systems and recipes, or --debug for a
 traceback. veldt --version says which this is.
-Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted before there was a checkpoint
-(of reproduce: before there was an answer)."""
+Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted. An interrupted train or resume that has written its checkpoint
+is done (0)."""
 
 _CONSEQUENCE_S = 2.0  # seconds after an interrupt in which an error is taken for its consequence
 

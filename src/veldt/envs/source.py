@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import cloudpickle
 import gymnasium
 
 from veldt.errors import EnvError, UsageError, as_error, described, did_you_mean
 from veldt.runtime.activity import running
+from veldt.user_code import by_value
 from veldt.user_code.import_path import load_function, load_named_module, name_of
 
 ATARI_PREFIX = "ALE/"
@@ -60,8 +60,11 @@ class EnvSource:
                 ) from None
             raise
         if not isinstance(env, gymnasium.Env):
+            single = (
+                "a single environment, of which --num-envs are made" if _is_several(env) else "an environment"
+            )
             raise UsageError(
-                f"{self.name} returned {type(env).__name__}, not a gymnasium.Env: it must return an environment"
+                f"{self.name} returned {type(env).__name__}, not a gymnasium.Env: it must return {single}"
             )
         if render and env.render_mode != "rgb_array":
             mode = env.render_mode
@@ -71,11 +74,16 @@ class EnvSource:
 
     def _make(self, render: bool) -> Any:
         rendering = {"render_mode": "rgb_array"} if render else {}
-        made = cloudpickle.loads(self.recipe) if self.recipe else _load(self.name)
+        made = by_value.loads(self.recipe) if self.recipe else _load(self.name)
         if isinstance(made, gymnasium.envs.registration.EnvSpec):
             return _gymnasium_make(made, {**self.kwargs, **rendering})
         # A factory without this parameter may render by its own choice.
         return made(**self.kwargs, **(rendering if _takes(made, rendering) else {}))
+
+
+def _is_several(env: Any) -> bool:
+    """Whether it is a vector of envs: Gymnasium's, or Stable-Baselines3's."""
+    return isinstance(env, gymnasium.vector.VectorEnv) or hasattr(env, "step_wait")
 
 
 def resolve(
@@ -135,13 +143,12 @@ def _load(name: str) -> Callable[..., Any] | gymnasium.envs.registration.EnvSpec
 
 def _pickled(env: Any, name: str) -> bytes:
     try:
-        pickled: bytes = cloudpickle.dumps(env)
+        return by_value.dumps(env)
     except Exception as error:
         raise UsageError(
             f"env is {name}, which cannot be sent to the processes of a run ({described(error)}): create objects that "
             "cannot be pickled (locks, connections) inside the function, when it is called"
         ) from error
-    return pickled
 
 
 def atari_games() -> list[str]:

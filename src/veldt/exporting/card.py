@@ -146,7 +146,7 @@ def _evaluation(facts: Mapping[str, Any]) -> Iterator[str]:
 def _loading(agent: Agent) -> Iterator[str]:
     yield "## Load the policy"
     yield (
-        "With veldt, from the directory of these files:\n\n```python\nimport veldt\n\n"
+        "With veldt; DIRECTORY is that of these files:\n\n```python\nimport veldt\n\n"
         'agent = veldt.load("DIRECTORY")\nenv = agent.make_env()\nobservation, _ = env.reset(seed=0)\n'
         "action = agent.act(observation, greedy=True)\n```"
     )

@@ -90,6 +90,8 @@ def _first(own: str | Factory | None, named: str) -> str | Factory | None:
     return (named or None) if own is None else own
 
 
+# What the user's function gets, by the kind of part; any other gets the env's spec.
+_GETS = {"network": "shape", "core": "features"}
 PARTS = tuple(field.name for field in dataclasses.fields(OwnParts))
 NO_PARTS = OwnParts()
 
@@ -110,6 +112,11 @@ def make_own(
     """
     name = own if isinstance(own, str) else name_of(own)
     subject = subject or f"{part} {name}"
+    if isinstance(own, nn.Module):
+        raise UsageError(
+            f"{part} is an object of {type(own).__name__}, and a run makes several: give a function that makes one, "
+            f"{part}=lambda {_GETS.get(part, 'spec')}: {type(own).__name__}(...)"
+        )
     with as_error(NetworkError, f"{subject} could not be imported"), running(subject, "when it was imported"):
         function = load_function(own, part) if isinstance(own, str) else own
     with as_error(NetworkError, f"{subject} failed when it was made for {described}"), running(subject):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import torch
 from torch import nn
@@ -30,6 +29,7 @@ from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 from veldt.systems.roles.gradient_serving import Staleness, serve_gradients
+from veldt.user_code import by_value
 
 _DEPTH = 2  # gradients of each learner in flight: one is applied while the next is written
 _BASE = "/base"  # what no parameter is called
@@ -81,7 +81,7 @@ class GradientServer:
                 WeightsSpec(_with_counts(layouts)),
             ),
         }
-        code = cloudpickle.dumps((self.network, self.optimiser))
+        code = by_value.dumps((self.network, self.optimiser), self.network, self.optimiser)
         role = Role(
             server,
             "has the parameters, and applies gradients to them",
@@ -231,7 +231,7 @@ def run_gradient_server(
     """Entry point of the server: applies gradients until it is asked to stop."""
     torch.set_num_threads(1)
     with own_errors():
-        make_network, make_optimiser = cloudpickle.loads(plan.code)
+        make_network, make_optimiser = by_value.loads(plan.code)
         network = make_network()
         holder = _Holder(network, make_optimiser(network.parameters()), plan.max_staleness)
         serve_gradients(control, holder, holder.apply, gradients.consumer(), parameters, plan.learners)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import cloudpickle
 import torch
 
 from veldt.errors import RoleError, VeldtError, described
@@ -22,6 +21,7 @@ from veldt.own_loop.values import packed
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
+from veldt.user_code import by_value
 
 _PAUSE_S = 0.002  # between two attempts of a wait
 _SLICE_S = 0.1  # of a sleep, after which the process gives a sign of life
@@ -130,7 +130,7 @@ def run_own_function(control: Control, plan: OwnPlan, **edges: Any) -> None:
     torch.set_num_threads(plan.threads)
     process = RoleProcess(control, plan.role, plan.index, plan.count)
     with own_errors():
-        function, kwargs, pieces = cloudpickle.loads(plan.code)
+        function, kwargs, pieces = by_value.loads(plan.code)
         control.heartbeat()
         opened = {
             users.name: _open(pieces[users.name], users, layouts, process, edges)

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import cloudpickle
-
 from veldt.errors import RoleError, UsageError
 from veldt.exchange.graph import Edge, Graph, Role
 from veldt.own_loop.piece import STARTUP_TIMEOUT_S, Piece, Users, wired
@@ -21,6 +19,7 @@ from veldt.runtime.supervision import RunningRoles
 from veldt.setting_metadata import check_type
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.driver.outcome import stop_on_signals
+from veldt.user_code import by_value
 
 _POLL_S = 0.1
 
@@ -134,7 +133,7 @@ def _role(
     layouts: Mapping[str, Mapping[str, Layout]],
 ) -> Role:
     try:
-        code = cloudpickle.dumps((processes.function, dict(processes.kwargs), dict(pieces)))
+        code = by_value.dumps((processes.function, dict(processes.kwargs), dict(pieces)), processes.function)
     except Exception as error:
         raise UsageError(
             f"the function, kwargs or pieces of the role '{name}' cannot be sent to a process ({error}): make what "

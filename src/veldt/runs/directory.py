@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import secrets
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -94,6 +95,8 @@ class RunDirectory:
         known = [str(run) for folder in (path.parent, Path("runs")) for run in _runs_in(folder)]
         here = [run for run in known if Path(run).name == path.name]
         hint = f" (did you mean '{here[0]}'?)" if here else did_you_mean(str(path), known)
+        if inside := _runs_in(path):
+            hint = f"; it has runs in it ({len(inside)}), such as {inside[0]}"
         what = f"it has no {CONFIG}" if path.exists() else "there is no such directory"
         raise UsageError(f"{path} is not a veldt run: {what}{hint}")
 
@@ -156,8 +159,14 @@ class RunDirectory:
         self._write_json(SUMMARY, summary, "the summary")
 
     def read_summary(self) -> dict[str, Any] | None:
-        """Returns the final metrics, or None while the run trains and after a kill."""
-        return self._read_json(SUMMARY)
+        """Returns the final metrics, or None while the run trains and after a kill.
+
+        Raises:
+            UsageError: the file is damaged.
+        """
+        command = f"veldt resume {shlex.quote(str(self.path))}"
+        mend = f"; `{command}` writes it anew (without it, the run counts as broken off)"
+        return self._read_json(SUMMARY, mend)
 
     def write_event(self, step: int, kind: str, text: str) -> None:
         """Appends an event at agent step `step` to events.jsonl; `kind` is a word such as "restart" or "resume"."""
@@ -206,16 +215,16 @@ class RunDirectory:
     def _write_json(self, name: str, value: Mapping[str, Any], what: str) -> None:
         write_atomically(self.path / name, (strict_json.dumps(value, indent=2) + "\n").encode(), what)
 
-    def _read_json(self, name: str) -> dict[str, Any] | None:
+    def _read_json(self, name: str, mend: str = "") -> dict[str, Any] | None:
         try:
             value = strict_json.loads(read_file(self.path / name))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise UsageError(f"{self.path / name} cannot be read: {why}") from error
+            raise UsageError(f"{self.path / name} cannot be read: {why}{mend}") from error
         if not isinstance(value, dict):
-            raise UsageError(f"{self.path / name} is not a JSON object: it was not written by veldt")
+            raise UsageError(f"{self.path / name} is not a JSON object: it was not written by veldt{mend}")
         return value
 
 

@@ -50,7 +50,9 @@ class Monitor:
         self._seconds_before = float(counters.get("seconds", 0.0))
         self._reset_steps = int(counters.get("reset_steps", 0))
         self._restarts = int(counters.get("env_restarts", 0))
-        solved = counters.get("solved_at_seconds")
+        # When another target was reached says nothing of the one that a resume has set.
+        has_target_of_before = counters.get("until", config.run.until) == config.run.until
+        solved = counters.get("solved_at_seconds") if has_target_of_before else None
         self.solved_at_seconds = None if solved is None else float(solved)
         clock.seconds.update({stage: float(value) for stage, value in counters.get("stages", {}).items()})
         if counters:
@@ -228,6 +230,7 @@ class Monitor:
             "seconds": self.seconds,
             "reset_steps": self._reset_steps,
             "env_restarts": self._restarts + self._restarts_here,
+            "until": self._config.run.until,
             "solved_at_seconds": self.solved_at_seconds,
             "lag_sum": self._lag_sum,
             "lag_count": self._lag_count,

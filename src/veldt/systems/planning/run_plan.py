@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import torch
 from torch import nn
@@ -48,6 +47,7 @@ from veldt.systems.planning.autotune import (
     time_threads,
 )
 from veldt.systems.planning.sentences import describe
+from veldt.user_code import by_value
 
 _SURELY_FITS = 2**30  # bytes
 _REPLAY_THREADS = 8  # more than these do not gather frames faster: memory is the limit
@@ -63,7 +63,7 @@ class _ByValue:
         return self._function(argument)
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
-        return cloudpickle.loads, (cloudpickle.dumps(self._function),)
+        return by_value.loads, (by_value.dumps(self._function),)
 
 
 @dataclass(frozen=True)

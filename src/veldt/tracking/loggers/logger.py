@@ -16,7 +16,7 @@ class Logger(Protocol):
     that does not inherit needs `log` alone.
 
     A logger that raises does not end the run: the error is shown once and recorded in events.jsonl, and the logger gets
-    no more calls.
+    no more calls but `close`.
     """
 
     def log_config(self, config: Mapping[str, Any]) -> None:
