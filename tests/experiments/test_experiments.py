@@ -113,6 +113,22 @@ def test_an_experiment_is_drawn_and_continued(tmp_path: Path) -> None:
     assert json.loads((root / "runs" / jobs[1].name / "summary.json").read_text())["reason"] == "steps"
 
 
+def test_an_interrupt_names_the_page_and_how_to_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Training(group="ppo", recipe="ppo", env="CartPole-v1", seed=1, settings=TINY)
+
+    def interrupted(self: Scheduler) -> JobProgress:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Scheduler, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt) as said:
+        run_experiment(experiment([job]), Request("small", 1), tmp_path / "out", console())
+    page = tmp_path / "out" / "experiment.html"
+    assert said.value.__notes__ == [f"0 of 1 run is done, which {page} shows. The same command continues."]
+    assert page.exists()
+
+
 def test_a_run_of_a_function_is_continued_on_another_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

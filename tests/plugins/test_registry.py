@@ -195,6 +195,10 @@ def test_what_fits_a_registered_system() -> None:
             r"sets 'epoch' \(did you mean 'epochs'\?\), which neither ppo nor",
         ),
         (
+            {"small": {"epoch": Sourced(1, "mine"), "exploration_noise": Sourced(0.1, "mine")}},
+            r"sets 'epoch' \(did you mean 'epochs'\?\), 'exploration_noise', which neither ppo nor",
+        ),
+        (
             {"small": {"gamma": 0.9}},
             r"^the recipe mine sets 'gamma' to 0\.9, a value without a source: give veldt\.Sourced\(0\.9, '",
         ),

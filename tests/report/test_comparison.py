@@ -101,6 +101,12 @@ def test_one_run_has_no_section_on_scores(tmp_path: Path) -> None:
     assert "<h2>Scores</h2>" not in page_of(tmp_path, make_run(tmp_path, "a", [1.0, 2.0]))
 
 
+def test_a_run_by_two_names_counts_once(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "a", [1.0, 2.0])
+    names = [run.path, run.path.parent / "." / ".." / run.path.parent.name / run.path.name]
+    assert "<h2>Scores</h2>" not in write_report(names, tmp_path / "report.html").read_text()
+
+
 def test_groups_of_several_runs_are_compared(tmp_path: Path) -> None:
     better = [make_run(tmp_path, f"a-{seed}", [30.0 + seed], seed=seed) for seed in (1, 2)]
     worse = [make_run(tmp_path, f"b-{seed}", [30.0 - seed], seed=seed, recipe="a2c") for seed in (1, 2)]

@@ -46,7 +46,7 @@ def run_experiment(
             begin; the budget is too small for one job. Nothing is made then.
         VeldtError: jobs failed, after all others were done and the page was written; or the disk is full, and the same
             command continues when there is room.
-        KeyboardInterrupt: after the running jobs have written their checkpoints.
+        KeyboardInterrupt: after the running jobs have written their checkpoints; its note names the page.
     """
     check_installed(experiment)
     jobs = list(experiment.jobs(request))
@@ -103,9 +103,15 @@ def _worked(
     try:
         with LiveTable(console, workspace, jobs) as table:
             progress = Scheduler(workspace, jobs, table.show, budget_s).run()
-    except BaseException:  # Ctrl-C too: the page has what there is
+    except BaseException as error:
         with contextlib.suppress(VeldtError):  # the disk may be full
             write_page(page, page_of(experiment, workspace.results(jobs), command))
+            if isinstance(error, KeyboardInterrupt):
+                done = sum(workspace.is_done(job) for job in jobs)
+                error.add_note(
+                    f"{done} of {counted(len(jobs), 'run is', 'runs are')} done, which {page} shows. The same command "
+                    "continues."
+                )
         raise
     write_page(page, page_of(experiment, workspace.results(jobs), command))
     if progress.failed:

@@ -24,7 +24,7 @@ def write_report(runs: Sequence[Path], out: Path, score: float | None = None) ->
     replaced.
 
     Args:
-        runs: directories of runs.
+        runs: directories of runs. One that is given twice counts once.
         out: the file to write.
         score: of several runs on one environment, the report says how many steps and how much time each recipe took
             until its mean return of 100 episodes was at least this; None: the return at which they were to stop.
@@ -38,13 +38,21 @@ def write_report(runs: Sequence[Path], out: Path, score: float | None = None) ->
         raise UsageError("a report needs at least one run")
     out = Path(out)
     _refuse_foreign(out)
-    loaded = [RunData.load(Path(run)) for run in runs]
+    loaded = [RunData.load(path) for path in _distinct(runs)]
     if score is not None:
         _check_score(score, loaded)
     html = render(loaded, out, score)
     # A setting may hold letters that have no place in UTF-8: parts of a path that is in no encoding, for example.
     write_atomically(out, html.encode(errors="replace"), "the report", "write the report again")
     return out
+
+
+def _distinct(runs: Sequence[Path]) -> list[Path]:
+    """The directories in their order, each once, by the first of its names."""
+    first: dict[Path, Path] = {}
+    for run in runs:
+        first.setdefault(Path(run).resolve(), Path(run))
+    return list(first.values())
 
 
 def _check_score(score: float, runs: Sequence[RunData]) -> None:
