@@ -35,7 +35,8 @@ def register_recipe(recipe: Recipe) -> None:
     if unknown := sorted(set().union(*_all_settings(recipe)) - known):
         named = ", ".join(f"'{name}'{did_you_mean(name, known)}" for name in unknown)
         raise UsageError(
-            f"the recipe {recipe.name} sets {named}, which neither {recipe.algorithm} nor the system {recipe.system} has"
+            f"the recipe {recipe.name} sets {named}, which neither {recipe.algorithm} nor the system {recipe.system} "
+            "has"
         )
     _check_sources(recipe)
     origin = registering_module()
