@@ -95,7 +95,7 @@ class RunDirectory:
                     return new
                 except FileExistsError:
                     if not new.place.parent.is_dir():
-                        raise
+                        raise NotADirectoryError(errno.ENOTDIR, f"{root} is not a directory") from None
             number += 1
 
     @classmethod
