@@ -46,6 +46,29 @@ def test_closed_streams(redirected: str, in_tmp: Path) -> None:
     assert (in_tmp / "run" / "lock").read_text().strip().isdecimal(), "something was printed into the lock"
 
 
+SILENCED = """
+import os, sys
+import gymnasium
+
+def make(fails=False):
+    sys.stdout = sys.stderr = open(os.devnull, "w")
+    if fails:
+        raise RuntimeError("no licence")
+    return gymnasium.make("CartPole-v1")
+"""
+
+
+def test_an_environment_that_replaces_the_streams_hides_neither_result_nor_failure(in_tmp: Path) -> None:
+    (in_tmp / "silenced.py").write_text(SILENCED)
+    line = QUICK.replace("CartPole-v1", "silenced:make")
+    done = shell(f"{line} --steps 64")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("run finished its steps")
+    failed = shell(f"{line.replace('--run-dir run', '--run-dir other')} --env-kwargs '{{\"fails\": true}}'")
+    assert failed.returncode == 1
+    assert "no licence" in failed.stderr
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device here")
 @pytest.mark.parametrize("arguments", ["--version", "recipes"])
 def test_output_to_a_full_device(arguments: str) -> None:

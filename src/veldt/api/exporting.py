@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from veldt.exporting.write import Export, write_export
 from veldt.networks.own import OwnParts
 from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import refuse_place
+from veldt.runs.files import from_here
 from veldt.runs.own_names import GRAPHS
 from veldt.runtime.usual_torch import usual_torch
 from veldt.setting_metadata import PATH, check_type
@@ -77,6 +79,7 @@ def export(
         check_type(flag(name), value, bool)
     directory = RunDirectory.open(run)
     path = directory.path / EXPORT_NAME if out is None else Path(out)
+    place = path.absolute()
     refuse_place(path)
     graphs = [name for name, is_wanted in zip(GRAPHS, wanted.values(), strict=True) if is_wanted]
     if onnx:
@@ -97,4 +100,5 @@ def export(
     result = evaluate(agent, episodes=episodes, protocol=protocol, seed=seed, greedy=greedy)
     refuse_no_episode(result, agent)
     facts = evaluation_facts(result, protocol, seed, greedy)
-    return write_export(agent, directory.read_config(), facts, path, graphs=graphs, video=video)
+    made = write_export(agent, directory.read_config(), facts, place, graphs=graphs, video=video)
+    return replace(made, path=from_here(path, place))

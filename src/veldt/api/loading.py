@@ -24,6 +24,7 @@ from veldt.runs.checkpoint_files import restoring
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import is_export
+from veldt.runs.files import from_here
 from veldt.runtime.devices import choose_device
 from veldt.setting_metadata import PATH, check_type
 from veldt.setting_text import flag
@@ -52,7 +53,7 @@ def load_agent(
     check_recipe(checkpoint, chosen.config)
     with restoring(checkpoint):
         weights = checkpoint.groups["weights"]
-    return _agent(chosen, weights, restoring(checkpoint), directory.path, checkpoint.step, target)
+    return _agent(chosen, weights, restoring(checkpoint), directory.path_from_here, checkpoint.step, target)
 
 
 def _of_export(export: StoredExport, best: bool, choice: CodeChoice, device: str, call: str) -> Agent:
@@ -74,11 +75,14 @@ def _agent(
     device: torch.device,
 ) -> Agent:
     """Makes the policy of a configuration, with these weights; `restores` explains weights that do not fit."""
+    place = path.absolute()
     spec = probe_spec(chosen.source, chosen.config.atari)
     policy = make_network(chosen.config, spec, chosen.own)
     with restores:
         load_weights(apply_precision(policy, chosen.config.run.precision, device), weights)
-    return Agent(chosen.config, chosen.source, spec, policy, path=path, step=step, device=device)
+    return Agent(
+        chosen.config, chosen.source, spec, policy, path=from_here(path, place), step=step, device=device
+    )
 
 
 def _admitted(export: StoredExport, choice: CodeChoice, call: str) -> Admitted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from veldt.evaluation.starts import Starts, check_numbers, read_starts
 from veldt.evaluation.starts_file import STARTS_NAME, check_new_file
 from veldt.networks.own import OwnParts
 from veldt.runs.directory import RunDirectory
+from veldt.runs.files import from_here
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.usual_torch import usual_torch
 from veldt.setting_metadata import PATH, check_type
@@ -208,9 +210,10 @@ def record_starts(
     greedy = check_type(flag("greedy"), greedy, bool)
     directory = run.path if isinstance(run, Agent) else RunDirectory.open(run).path
     path = directory / STARTS_NAME if out is None else Path(out)
+    place = path.absolute()
     check_new_file(path)
     choice = CodeChoice(env, OwnParts(network, core, actor, critic, model), trust)
     agent = _agent(run, best, choice, "record_starts(run, {})")
-    recorded = record_from(agent, starts, path, seed=seed, greedy=greedy)
+    recorded = record_from(agent, starts, place, seed=seed, greedy=greedy)
     recorded.write()
-    return recorded
+    return replace(recorded, path=from_here(path, place))

@@ -26,6 +26,7 @@ from veldt.systems.run import Run, RunOptions, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
 from veldt.user_code.attribution import naming_user_code
+from veldt.user_code.import_path import working_directory
 
 _FINISHED = ("steps", "until")
 _TOO_MANY = 1 << 63  # of steps
@@ -90,7 +91,7 @@ def reproduce(
         VeldtError: training failed.
         KeyboardInterrupt: the new run was interrupted, as by Ctrl-C; nothing was compared.
     """
-    directory = RunDirectory.open(run)
+    directory, here = RunDirectory.open(run), working_directory()
     refuse_links(directory.path)
     summary, stored = _summary_of_finished(directory), directory.read_config()
     choice = CodeChoice(env, OwnParts(network, core, actor, critic, model), trust)
@@ -99,12 +100,12 @@ def reproduce(
         raise _unfinished(directory)  # it was resumed with more steps, and killed
     given = given_in(stored, config)
     code = admit_to_train(directory, config, choice, "reproduce(run, {})")
-    check_comparable(directory.path, summary["steps"])
+    check_comparable(directory.place, summary["steps"])
     cause = likely_cause(directory, stored, summary, config, code)
     notes = [] if cause is None else [f"the results may differ from those of {directory.path}: {cause}"]
     request = RunRequest(code.config, code.source, code.own, given, repeats=directory.path)
     options = RunOptions(None, quiet, loggers, callbacks)
-    new = run_system(request, options, directory_of_new(code.config, run_dir), notes=notes)
+    new = run_system(request, options, directory_of_new(code.config, run_dir, here), notes=notes)
     if new.reason == "interrupted":
         raise _interrupted(new, directory.path)
     if new.reason not in _FINISHED:
@@ -112,7 +113,7 @@ def reproduce(
     # Learners in processes of their own go on until they hear that the target return was reached.
     is_timed = summary["reason"] == "until" and not config.in_one_process
     is_repeatable = config.roles.is_repeatable and config.run.device == "cpu" and not is_timed
-    difference = first_difference(directory.path, new.path)
+    difference = first_difference(directory.place, new.path)
     return Reproduction(new, directory.path, is_repeatable, difference, cause, unversioned_code(code.config))
 
 

@@ -28,6 +28,7 @@ from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
 from veldt.user_code.attribution import naming_user_code
+from veldt.user_code.import_path import working_directory
 
 
 @answers(env_of_others)
@@ -87,10 +88,10 @@ def train(
         PluginError, NetworkError: code of a plug-in or a callback, or of your own network, raised an exception.
         VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
-    own = OwnParts(network, core, actor, critic, model)
+    own, here = OwnParts(network, core, actor, critic, model), working_directory()
     request = configure(recipe, env, {} if env_kwargs is None else env_kwargs, algorithm, own, settings)
     options = RunOptions(cluster, quiet, loggers, callbacks)
-    return run_system(request, options, directory_of_new(request.config, run_dir))
+    return run_system(request, options, directory_of_new(request.config, run_dir, here))
 
 
 @naming_user_code()
@@ -111,18 +112,23 @@ def train_config(
     Raises:
         VeldtError: as for `train`.
     """
+    here = working_directory()
     request = request_of(config, source, own)
-    return run_system(request, RunOptions(quiet=quiet), directory_of_new(config, run_dir))
+    return run_system(request, RunOptions(quiet=quiet), directory_of_new(config, run_dir, here))
 
 
 def directory_of_new(
-    config: TrainConfig, run_dir: str | Path | None
+    config: TrainConfig, run_dir: str | Path | None, base: str
 ) -> Callable[[RunPlan], AbstractContextManager[RunDirectory]]:
-    """Returns what makes the directory of a new run of `config`."""
+    """Returns what makes the directory of a new run of `config`.
+
+    A relative path begins at `base`, the working directory of the call: an environment, or the import of its module,
+    may change it.
+    """
     check_type(flag("run_dir"), run_dir, PATH | None)
     recipe = RECIPES.get(config.recipe)
     is_own = recipe is None or recipe.algorithm == config.algorithm
-    return partial(new_directory, run_dir=run_dir, algorithm=None if is_own else config.algorithm)
+    return partial(new_directory, run_dir=run_dir, base=base, algorithm=None if is_own else config.algorithm)
 
 
 @naming_user_code()

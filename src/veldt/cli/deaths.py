@@ -6,6 +6,7 @@ import mmap
 import signal
 from pathlib import Path
 
+from veldt.runs.directory import RunDirectory
 from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime import activity
 from veldt.runtime.endings import how_it_ended
@@ -36,6 +37,6 @@ def what_happened(memory: mmap.mmap, code: int, arguments: list[str]) -> list[st
         hints.append("--env-backend workers --on-env-error restart continues after it")
     lines = [f"veldt: {'; '.join([what, ', and '.join(hints)] if hints else [what])}"]
     run = activity.run_of(memory)
-    if run and (note := how_to_resume(Path(run))):
+    if run and (note := how_to_resume(RunDirectory(Path(run)))):
         lines.append(note)
     return lines

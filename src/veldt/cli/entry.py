@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from veldt.cli.arguments import HelpShown
 from veldt.cli.limits import why_too_few
-from veldt.cli.streams import complain, prepare_streams, show
+from veldt.cli.streams import complain, kept_streams, prepare_streams, show
 from veldt.cli.tracebacks import users_part
 from veldt.cli.verbs import experiment, exporting, inspecting, recipes, starts, training, tune
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
@@ -70,7 +70,9 @@ def run(argv: Sequence[str] | None) -> None:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         with _ended_like_interrupted(), naming_user_code():
-            show(_dispatch(arguments))
+            with kept_streams():
+                text = _dispatch(arguments)
+            show(text)
     except VeldtError as error:
         if debug:
             traceback.print_exc()

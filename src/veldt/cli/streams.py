@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import sys
+from collections.abc import Iterator
 
 from veldt.errors import VeldtError
 from veldt.standard_streams import discard_output, fill_closed_streams
@@ -24,6 +26,17 @@ def prepare_streams() -> None:
             setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - open until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in (None, "strict"):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def kept_streams() -> Iterator[None]:
+    """Undoes in the end what user code has put in the place of Python's streams: an environment may replace them to be
+    rid of a library's prints, and the result or the cause of a failure must still be seen."""
+    streams = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
 
 
 def show(text: str) -> None:

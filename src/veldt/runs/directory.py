@@ -13,10 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from veldt.errors import UsageError, did_you_mean
+from veldt.errors import UsageError, VeldtError, did_you_mean
 from veldt.runs import strict_json
 from veldt.runs.export_files import is_export
-from veldt.runs.files import AppendFile, explained, open_to_read, read_file, read_json_lines, write_atomically
+from veldt.runs.files import (
+    AppendFile,
+    explained,
+    from_here,
+    open_to_read,
+    read_file,
+    read_json_lines,
+    write_atomically,
+)
 from veldt.runs.machine import describe_machine
 from veldt.runs.own_files import open_in_place
 from veldt.runs.own_names import CHECKPOINTS, CONFIG, EVENTS, LOCK, REPLAY, SUMMARY
@@ -40,35 +48,55 @@ _SECTIONS: Mapping[str, type[dict[str, Any]] | type[list[Any]]] = {
 class RunDirectory:
     """The directory of one run.
 
-    `path` is the directory; `checkpoints`, `replay`, `videos` and `report_path` are paths inside it (made by their
-    writers).
+    `path` is the directory as it was named, for sentences. `place` is where it is, also when an environment of this
+    process has changed the working directory; `checkpoints`, `replay`, `videos` and `report_path` are paths inside it
+    (made by their writers).
+
+    Args:
+        base: the absolute directory that a relative `path` begins at; None: the working directory.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, base: str | Path | None = None) -> None:
         self.path = Path(path)
-        self.checkpoints = self.path / CHECKPOINTS
-        self.replay = self.path / REPLAY
-        self.videos = self.path / "videos"
-        self.report_path = self.path / "report.html"
+        self.place = self.path.absolute() if base is None else Path(base) / self.path
+        self.checkpoints = self.place / CHECKPOINTS
+        self.replay = self.place / REPLAY
+        self._locked = -1  # a descriptor of the directory, while this object has locked it
+
+    @property
+    def path_from_here(self) -> Path:
+        """`path`, or `place` where the working directory has changed since."""
+        return from_here(self.path, self.place)
+
+    @property
+    def videos(self) -> Path:
+        return self.path_from_here / "videos"
+
+    @property
+    def report_path(self) -> Path:
+        return self.path_from_here / "report.html"
 
     @classmethod
-    def create(cls, root: Path, name: str) -> RunDirectory:
-        """Makes `root/name`, or `root/name-run2`, `-run3`, ... if taken; two processes never get the same one."""
+    def create(cls, root: Path, name: str, base: str | Path | None = None) -> RunDirectory:
+        """Makes `root/name`, or `root/name-run2`, `-run3`, ... if taken; two processes never get the same one.
+
+        `base` is as for the class.
+        """
         if not name or name in (".", "..") or "/" in name or "\0" in name:
             raise UsageError(
                 f"{name!r} cannot be the name of a run: give a plain directory name such as 'ppo-cartpole'"
             )
         number = 1
         while True:
-            path = Path(root) / (name if number == 1 else f"{name}-run{number}")
-            with explained("a new run", path):
+            new = cls(Path(root) / (name if number == 1 else f"{name}-run{number}"), base)
+            with explained("a new run", new.path):
                 try:
-                    Path(root).mkdir(parents=True, exist_ok=True)
-                    path.mkdir()
-                    return cls(path)
+                    new.place.parent.mkdir(parents=True, exist_ok=True)
+                    new.place.mkdir()
+                    return new
                 except FileExistsError:
-                    if not Path(root).is_dir():
-                        raise
+                    if not new.place.parent.is_dir():
+                        raise NotADirectoryError(errno.ENOTDIR, f"{root} is not a directory") from None
             number += 1
 
     @classmethod
@@ -171,13 +199,13 @@ class RunDirectory:
     def write_event(self, step: int, kind: str, text: str) -> None:
         """Appends an event at agent step `step` to events.jsonl; `kind` is a word such as "restart" or "resume"."""
         row = {"time": time.time(), "step": step, "kind": kind, "text": text}
-        with contextlib.closing(AppendFile(self.path / EVENTS, "an event")) as file:
+        with contextlib.closing(AppendFile(self.place / EVENTS, "an event")) as file:
             file.drop_torn_line()
             file.append(strict_json.dumps(row).encode() + b"\n")
 
     def read_events(self) -> list[dict[str, Any]]:
         """Returns the events in the order of writing, keys `time` (seconds since 1970) `step kind text`."""
-        return read_json_lines(self.path / EVENTS)
+        return read_json_lines(self.place / EVENTS)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -185,7 +213,7 @@ class RunDirectory:
 
         The kernel releases the lock when the process ends, in whatever way.
         """
-        path = self.path / LOCK
+        path = self.place / LOCK
         with explained("the lock", path):
             file = os.fdopen(open_in_place(path, os.O_RDWR | os.O_APPEND), "a+")
         with file:
@@ -199,25 +227,45 @@ class RunDirectory:
             file.write(f"{os.getpid()}\n")
             file.flush()
             _held.add(file)
+            # Open, so that no directory that is made later has its number.
+            self._locked = os.open(self.place, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 yield
             finally:
+                os.close(self._locked)
+                self._locked = -1
                 _held.discard(file)
+
+    def check_in_place(self) -> None:
+        """VeldtError if somebody has removed, moved or replaced the directory since it was locked here.
+
+        What is written by path would make another directory, with a part of the run; files that were open stay with the
+        old one.
+        """
+        if self._locked < 0:
+            return
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if os.path.samestat(os.fstat(self._locked), os.stat(self.place)):
+                return
+        raise VeldtError(
+            f"the run's directory {self.path} was removed, moved or replaced while the run trained in it, so nothing "
+            "more can be recorded: train again, or, if it was moved, `veldt resume` it where it is now"
+        )
 
     def is_locked(self) -> bool:
         """Whether a process, this one included, holds the lock."""
         try:
-            with open_to_read(self.path / LOCK) as file:
+            with open_to_read(self.place / LOCK) as file:
                 return not _acquire(file)
         except OSError:
             return False
 
     def _write_json(self, name: str, value: Mapping[str, Any], what: str) -> None:
-        write_atomically(self.path / name, (strict_json.dumps(value, indent=2) + "\n").encode(), what)
+        write_atomically(self.place / name, (strict_json.dumps(value, indent=2) + "\n").encode(), what)
 
     def _read_json(self, name: str, mend: str = "") -> dict[str, Any] | None:
         try:
-            value = strict_json.loads(read_file(self.path / name))
+            value = strict_json.loads(read_file(self.place / name))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

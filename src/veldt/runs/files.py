@@ -56,6 +56,15 @@ def refuse_missing_directory(path: Path) -> None:
         raise UsageError(f"--out {path}: there is no directory {path.parent}; make it, or name another file")
 
 
+def from_here(path: Path, place: Path) -> Path:
+    """Returns `path` if it leads to the absolute path `place`, else `place`: an environment of this process may have
+    changed the working directory since `place` was made of `path`."""
+    with contextlib.suppress(FileNotFoundError):  # the working directory has been removed
+        if path.absolute() == place:
+            return path
+    return place
+
+
 def free_space(path: Path) -> str:
     """Returns how much an ordinary user can still write on the disk of `path` (which need not exist yet)."""
     for ancestor in (path, *path.parents):

@@ -14,8 +14,10 @@ from veldt.runs.own_names import CONFIG, OF_RUN
 
 
 @contextlib.contextmanager
-def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
+def new_run(run_dir: str | Path | None, name: str, base: str | Path | None = None) -> Iterator[RunDirectory]:
     """Makes `run_dir` (None: `runs/<name>`), and removes it again if the block fails before the first checkpoint.
+
+    `base` is the directory that a relative path begins at; None: the working directory.
 
     Without a checkpoint there is nothing to resume, and the directory would block the next attempt. Files that the run
     did not write are kept, and the directory with them.
@@ -28,13 +30,13 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
         raise UsageError("--run-dir is empty: name a directory, or leave it out")
     path = None if run_dir is None else Path(run_dir)
     if path is None:
-        directory = RunDirectory.create(Path("runs"), name)
-    elif (is_there := _exists(path)) and not path.is_dir():
+        directory = RunDirectory.create(Path("runs"), name, base)
+    elif (is_there := _exists(there := RunDirectory(path, base))) and not there.place.is_dir():
         raise UsageError(f"--run-dir {path} is a file: name a new directory")
     elif is_there:
-        if CheckpointStore(RunDirectory(path).checkpoints).has_any():
+        if CheckpointStore(there.checkpoints).has_any():
             advice = f"name a new directory, or `veldt resume {path}`"
-        elif (path / CONFIG).is_file():
+        elif (there.place / CONFIG).is_file():
             advice = (
                 "name a new directory, or remove it: its run has no checkpoint, so nothing can be resumed"
             )
@@ -42,21 +44,21 @@ def new_run(run_dir: str | Path | None, name: str) -> Iterator[RunDirectory]:
             advice = "name a new directory (it contains no run)"
         raise UsageError(f"--run-dir {path} exists already: {advice}")
     else:
-        directory = RunDirectory.create(path.parent, path.name)
+        directory = RunDirectory.create(path.parent, path.name, base)
     try:
         yield directory
     except BaseException:
         if not CheckpointStore(directory.checkpoints).has_any():
-            remove_own_tree(directory.path, OF_RUN)
+            remove_own_tree(directory.place, OF_RUN)
         raise
 
 
-def _exists(path: Path) -> bool:
+def _exists(directory: RunDirectory) -> bool:
     try:
-        return path.exists()
+        return directory.place.exists()
     except OSError as error:  # a name of 300 letters, for example
         raise UsageError(
-            f"--run-dir {path} cannot be looked up ({error.strerror}): name another directory"
+            f"--run-dir {directory.path} cannot be looked up ({error.strerror}): name another directory"
         ) from None
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 
 
-def how_to_resume(path: Path) -> str:
-    """Returns a sentence on how to resume the run in `path`; "" if it has no checkpoint."""
-    if not CheckpointStore(RunDirectory(path).checkpoints).has_any():
+def how_to_resume(directory: RunDirectory) -> str:
+    """Returns a sentence on how to resume the run in `directory`; "" if it has no checkpoint."""
+    if not CheckpointStore(directory.checkpoints).has_any():
         return ""
-    return f"`veldt resume {path}` continues from the newest checkpoint"
+    return f"`veldt resume {directory.path}` continues from the newest checkpoint"

@@ -117,18 +117,19 @@ def run_system(
             is_given = "max_restarts" in {**request.given_before, **request.given}
             limit = RestartLimit(config.roles.max_restarts, is_given)
             outcome = _drive(run_plan, directory, recording, checkpoint, start_roles, limit)
-    return Run(directory.path, outcome.reason, config.run.until, outcome.summary)
+    return Run(directory.path_from_here, outcome.reason, config.run.until, outcome.summary)
 
 
 @contextlib.contextmanager
 def new_directory(
-    run_plan: RunPlan, run_dir: str | Path | None, algorithm: str | None = None
+    run_plan: RunPlan, run_dir: str | Path | None, algorithm: str | None = None, base: str | None = None
 ) -> Iterator[RunDirectory]:
     """Makes the directory of a new run with its config.json, locks it, and removes it if the run fails at once.
 
     Args:
         run_dir: its path; None: `runs/<recipe>-<env>-<seed>`.
         algorithm: the run's algorithm where it is not the recipe's own, for the name: `runs/<recipe>-<algorithm>-...`.
+        base: the directory that a relative path begins at; None: the working directory.
 
     Raises:
         UsageError: `run_dir` exists.
@@ -140,7 +141,8 @@ def new_directory(
     hardware: dict[str, Any] = {"cores": len(allowed_cores()), "instruction_set": instruction_set()}
     if run_plan.device.type != "cpu":
         hardware["gpu"] = accelerator_name(run_plan.device)
-    with new_run(run_dir, run_name(config.recipe, config.env, config.run.seed, algorithm)) as directory:
+    name = run_name(config.recipe, config.env, config.run.seed, algorithm)
+    with new_run(run_dir, name, base) as directory:
         directory.write_config(asked, to_dict(config), sys.argv, versions_for_run(config), hardware)
         with directory.lock():
             yield directory
@@ -197,13 +199,13 @@ def _drive(
     try:
         with training_in(str(directory.path)):
             if run_plan.config.roles.resumes_as_a_whole:
-                return run_restarting(begin, checkpoint, directory.path, limit)
+                return run_restarting(begin, checkpoint, directory.place, limit)
             run = begin(checkpoint)
             with stop_on_signals() as stop:
                 return run.run(stop)
     except (Exception, KeyboardInterrupt) as error:
         # It would not continue from a checkpoint that cannot be loaded.
-        if not isinstance(error, CheckpointError) and (note := how_to_resume(directory.path)):
+        if not isinstance(error, CheckpointError) and (note := how_to_resume(directory)):
             error.add_note(f"when the environment is mended, {note}" if isinstance(error, EnvError) else note)
             if isinstance(error, EnvError) and run_plan.config.envs.on_env_error == "stop":
                 error.add_note("a run with --on-env-error restart begins a new episode in its place instead")

@@ -65,7 +65,7 @@ class RecordingPlan:
     @contextlib.contextmanager
     def opened(self, directory: RunDirectory, progress: Progress) -> Iterator[Recording]:
         """Yields the loggers and callbacks of the run in `directory`; in the end, closes or ends them."""
-        config, path = directory.read_config(), directory.path
+        config, path = directory.read_config(), directory.place
         named = [made_callback(name, make, path) for name, make in self._make_callbacks.items()]
         with opened_loggers(
             self._log,

@@ -48,11 +48,14 @@ def record_starts(arguments: list[str]) -> str:
     else:
         from veldt import api
         from veldt.evaluation.starts import check_numbers
+        from veldt.runs.files import from_here
 
         check_numbers(asked.starts, asked.seed)
+        place = asked.out.absolute() if asked.out is not None else None
         agent = api.load(asked.run, best=asked.best, **asked.for_load)
+        out = from_here(asked.out, place) if asked.out is not None and place is not None else None
         recorded = api.record_starts(
-            agent, starts=asked.starts, out=asked.out, seed=asked.seed, greedy=asked.greedy
+            agent, starts=asked.starts, out=out, seed=asked.seed, greedy=asked.greedy
         )
     return (
         f"{recorded.path}: {len(recorded)} starts of {recorded.env}, {np.mean(recorded.lengths):,.0f} steps into their "

@@ -19,6 +19,7 @@ from veldt.evaluation.rendered_env import RenderedEnv
 from veldt.evaluation.video_file import check_new_video, write_video
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeRecord, read_episodes
+from veldt.runs.files import from_here
 from veldt.runs.own_files import refuse_other
 
 
@@ -52,6 +53,7 @@ def record(
         refuse_other(directory.videos, stat.S_IFDIR)
     else:
         check_new_video(out)
+    place = out.absolute() if out is not None else None
     draw_without_screen()
     agent = api.load(run, best=best, **(code or {}))
     rendered = RenderedEnv(agent.source, agent.config.atari)
@@ -59,20 +61,21 @@ def record(
     try:
         if episode is None:
             frames = played_frames(agent, rendered, seed, greedy, scores)
-            out = out or directory.videos / f"step-{agent.step}-seed-{seed}.mp4"
+            place = place or directory.place / "videos" / f"step-{agent.step}-seed-{seed}.mp4"
         else:
-            episodes = read_episodes(directory.path)
+            episodes = read_episodes(directory.place)
             index = _index(episode, len(episodes))
             frames = _replay(agent, rendered, episodes[index], index, scores)
-            out = out or directory.videos / f"episode-{index}.mp4"
-        write_video(frames, out, rendered.steps_per_second)
+            place = place or directory.place / "videos" / f"episode-{index}.mp4"
+        write_video(frames, place, rendered.steps_per_second)
     except EnvError as error:
         if isinstance(error.__cause__, gymnasium.error.DependencyNotInstalled):
             raise UsageError(not_drawn(agent.source.name, error.__cause__)) from None
         raise
     finally:
         rendered.close()
-    return f"{out}: an episode of {len(scores):,} steps, raw return {sum(scores):,.1f}"
+    shown = from_here(directory.videos / place.name if out is None else out, place)
+    return f"{shown}: an episode of {len(scores):,} steps, raw return {sum(scores):,.1f}"
 
 
 def _index(episode: int, num_episodes: int) -> int:

@@ -54,6 +54,7 @@ class Checkpointing:
     ) -> None:
         self._roles, self._join, self._state = roles, join, state
         self._parts, self._writer = SnapshotAssembler(senders), BackgroundWriter()
+        self._directory = directory
         self._replay, self._store = directory.replay, CheckpointStore(directory.checkpoints, keep)
         self._captured: tuple[DriverState, Groups] | None = None
         self.saved_step, self._on_saved = saved_step, on_saved
@@ -134,6 +135,7 @@ class Checkpointing:
     def _write(self, step: int, groups: Groups, meta: dict[str, Any], score: float | None) -> None:
         try:
             check_finite(step, groups)
+            self._directory.check_in_place()
             self._store.save(step, groups, meta, score=score)
             self.saved_step = step
             self._on_saved(step)

@@ -58,7 +58,7 @@ class Monitor:
         if counters:
             self._loggers.rewind(self.steps)
         position = _position(counters["episode_log"]) if counters else None
-        self._episodes = EpisodeLog(directory.path, position, on_warning=self.note)
+        self._episodes = EpisodeLog(directory.place, position, on_warning=self.note)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_updates = 0 if counters == {} else None
@@ -146,7 +146,11 @@ class Monitor:
             self._callbacks.call("on_checkpoint", self.steps)
 
     def log(self, learning_rate: float, updates: int, experience: Mapping[str, float]) -> None:
-        """Writes a row, and refreshes the display. `experience` are further metrics."""
+        """Writes a row, and refreshes the display. `experience` are further metrics.
+
+        VeldtError if the run's directory is not in its place any more.
+        """
+        self._directory.check_in_place()
         self._announce_checkpoints()
         now = time.perf_counter()
         row = self._row(now, updates) | {"train/learning_rate": learning_rate, "train/updates": updates}

@@ -79,7 +79,7 @@ class TrainingRun:
     ) -> None:
         self._directory, self._config = directory, run_plan.config
         config, meta = self._config, checkpoint.meta if checkpoint else {}
-        graph = run_plan.graph(directory.path.absolute(), checkpoint)
+        graph = run_plan.graph(directory.place, checkpoint)
         self._roles, edges = start_roles(graph)
         with contextlib.ExitStack() as undone:
             undone.callback(self._roles.kill)
@@ -188,7 +188,7 @@ class TrainingRun:
                 self._roles.kill()
             finally:
                 # Resolved, because the path may go through a symbolic link.
-                remove_own(self._directory.path.resolve(), OF_RENDEZVOUS)
+                remove_own(self._directory.place.resolve(), OF_RENDEZVOUS)
                 self._monitor.close()
 
     def _train(self) -> str:
