@@ -6,6 +6,7 @@ Ape-X, too: `veldt train apex-ddpg --plugin sac --algorithm sac --env Pendulum-v
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -154,10 +155,9 @@ class SAC(ReplayAlgorithm):
 def sample(mean_ND: Tensor, log_deviation_ND: Tensor, noise_ND: Tensor) -> tuple[Tensor, Tensor]:
     """Actions [N, D] in (-1, 1) and their log densities [N] (appendix C), differentiable in means and deviations."""
     before_ND = mean_ND + log_deviation_ND.exp() * noise_ND
-    normal_ND = -0.5 * noise_ND.square() - log_deviation_ND - 0.9189385  # log √(2π)
-    log_slope_ND = 2.0 * (
-        0.6931472 - before_ND - F.softplus(-2.0 * before_ND)
-    )  # of tanh, without cancellation
+    normal_ND = -0.5 * noise_ND.square() - log_deviation_ND - 0.5 * math.log(2.0 * math.pi)
+    # The logarithm of tanh's slope, 1 - tanh², without cancellation.
+    log_slope_ND = 2.0 * (math.log(2.0) - before_ND - F.softplus(-2.0 * before_ND))
     return before_ND.tanh(), (normal_ND - log_slope_ND).sum(-1)
 
 

@@ -40,7 +40,6 @@ _BYTES_PER_WEIGHT = 16  # fp32: the weight, its gradient, and an update rule's s
 _SURELY_FITS = 2**30
 # What an algorithm that does not define a method lacks, for messages.
 _LACKS = {"value": "no values", "action_values": "no values of actions", "policy": "no stochastic policy"}
-
 _METHODS = {"policy": "distribution"}  # the agent's, where its name is another than the algorithm's
 
 # Calls of an env whose results have so many elements, the observation first and a dict last.
@@ -222,16 +221,10 @@ class Agent:
 
     def _asked(self, method: str, observation: Any) -> Any:
         """Returns the result of the algorithm's method as arrays, without the first axis for one observation."""
-        if getattr(type(self._algorithm), method) is getattr(Algorithm, method):
-            others = [
-                name
-                for name in _LACKS
-                if getattr(type(self._algorithm), name) is not getattr(Algorithm, name)
-            ]
-            instead = (
-                f"ask for {' or '.join(_METHODS.get(name, name) for name in others) or 'actions (act) alone'}"
-            )
-            raise UsageError(f"{self._algorithm.name} has {_LACKS[method]}: {instead}")
+        if not self._estimates(method):
+            others = [_METHODS.get(name, name) for name in _LACKS if self._estimates(name)]
+            instead = " or ".join(others) or "actions (act) alone"
+            raise UsageError(f"{self._algorithm.name} has {_LACKS[method]}: ask for {instead}")
         inputs, is_single = self._inputs(observation)
         result = checked_estimate(
             getattr(self._algorithm, method)(self._network, self._on_device(inputs)),
@@ -249,6 +242,10 @@ class Agent:
             if isinstance(result, dict)
             else array(result)
         )
+
+    def _estimates(self, method: str) -> bool:
+        """Whether the algorithm defines this one of the methods in `_LACKS`."""
+        return getattr(type(self._algorithm), method) is not getattr(Algorithm, method)
 
     @torch.no_grad()
     def choose(

@@ -51,9 +51,9 @@ def record_starts(arguments: list[str]) -> str:
         from veldt.runs.files import from_here
 
         check_numbers(asked.starts, asked.seed)
-        place = asked.out.absolute() if asked.out is not None else None
+        place = asked.out and asked.out.absolute()
         agent = api.load(asked.run, best=asked.best, **asked.for_load)
-        out = from_here(asked.out, place) if asked.out is not None and place is not None else None
+        out = from_here(asked.out, place) if asked.out and place else None
         recorded = api.record_starts(
             agent, starts=asked.starts, out=out, seed=asked.seed, greedy=asked.greedy
         )

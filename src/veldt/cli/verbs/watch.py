@@ -61,12 +61,13 @@ def record(
     try:
         if episode is None:
             frames = played_frames(agent, rendered, seed, greedy, scores)
-            place = place or directory.place / "videos" / f"step-{agent.step}-seed-{seed}.mp4"
+            name = f"step-{agent.step}-seed-{seed}.mp4"
         else:
             episodes = read_episodes(directory.place)
             index = _index(episode, len(episodes))
             frames = _replay(agent, rendered, episodes[index], index, scores)
-            place = place or directory.place / "videos" / f"episode-{index}.mp4"
+            name = f"episode-{index}.mp4"
+        place = place or directory.place / "videos" / name
         write_video(frames, place, rendered.steps_per_second)
     except EnvError as error:
         if isinstance(error.__cause__, gymnasium.error.DependencyNotInstalled):
@@ -74,7 +75,7 @@ def record(
         raise
     finally:
         rendered.close()
-    shown = from_here(directory.videos / place.name if out is None else out, place)
+    shown = from_here(directory.videos / name if out is None else out, place)
     return f"{shown}: an episode of {len(scores):,} steps, raw return {sum(scores):,.1f}"
 
 

@@ -37,7 +37,6 @@ def check_jobs(jobs: Sequence[Job]) -> None:
             specs[job.env] = probe_spec(request.source, request.config.atari)
         try:
             check_sizes(request.config, specs[job.env])
-        except (
-            UsageError
-        ) as error:  # which does not say which of the experiment's recipes and environments it is about
+        except UsageError as error:
+            # It does not say which of the experiment's recipes and environments it is about.
             raise UsageError(f"{job.recipe} on {job.env} cannot begin: {error}") from error
