@@ -118,6 +118,27 @@ def test_a_role_that_fails_at_every_start_is_not_restarted_for_ever() -> None:
     )
 
 
+def test_an_error_that_differs_only_in_seed_and_step_is_the_same_error() -> None:
+    plays = Plays([plan("actor", max_restarts=100)], [Played()])
+    said = r"the actor failed \(the env with seed 3 came to step 30\) once more, after 2 restarts \(the same error"
+    with pytest.raises(RoleError, match=said):
+        for seed in range(1, 9):
+            error = f"the env with seed {seed} came to step {10 * seed}"
+            plays.lives[0].says += [Started(-1, 1).to_bytes(), failed(error, is_final=False)]
+            plays.lives[0].is_alive = False
+            plays.poll(0.0)
+            plays.roles[0].due = 0.0  # without the pause
+            plays.poll(0.0)
+
+
+def test_a_role_that_waits_long_for_its_process_has_only_just_begun() -> None:
+    plays = Plays([plan("actor")], [Played()])
+    plays.roles[0].began -= 1000.0
+    plays.lives[0].says.append(Started(-1, 1).to_bytes())
+    plays.poll(0.0)
+    assert time.monotonic() - plays.roles[0].began < 100.0
+
+
 def test_a_given_limit_is_the_only_one_for_starts_that_fail() -> None:
     plays = Plays([plan("actor", max_restarts=5, given=True)], [Played(alive=False)])
     said = r"the actor died once more, after 5 restarts \(--max-restarts is 5, and a larger one allows more\)"

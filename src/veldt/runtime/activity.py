@@ -3,7 +3,8 @@
 Code that ends its process (`os._exit`, a crash in a native library) leaves no chance to report that. The command
 `veldt` therefore runs in a child of a process that only waits (`cli/guard`), and both share the memory with this
 record; a role shares it with its supervisor. Without such a parent (the Python API, env processes), the memory is
-private and not read.
+private and not read. On Ray, a role's memory is read by the supervisor if both are on one machine
+(`on_ray/host_record`).
 
 The waiting process imports this file before anything else, and must stay small: only the child imports numpy.
 """
@@ -43,14 +44,24 @@ _open: list[Record] = []
 
 @dataclass(frozen=True)
 class Doing:
-    """What a process was doing when it ended; `what` is the beginning of a sentence.
+    """What a process was doing when it ended.
 
-    `can_be_apart` is whether the code could run in env processes instead, `is_final` whether its end ends the run.
+    Args:
+        code: the user code that it ran, as the beginning of a sentence.
+        place: where that code was, as the end of one.
+        can_be_apart: whether the code could run in env processes instead.
+        is_final: whether its end ends the run.
     """
 
-    what: str
+    code: str
+    place: str
     can_be_apart: bool
     is_final: bool
+
+    @property
+    def what(self) -> str:
+        """That the code ended its process, as the beginning of a sentence; worded as in `envs.failures.named`."""
+        return f"{self.code} ended its process {self.place}"
 
 
 class Record:
@@ -188,11 +199,9 @@ def last(memory: Memory) -> Doing | None:
     seed, began = words[_EPISODES + b], words[_EPISODES + words[_WIDTH] + b]
     number = f", env {words[_FIRST] + b}" if words[_FIRST] >= 0 else ""
     seeded = f" (seed {seed})" if words[_FIRST] >= 0 or (began != MAKING and resets) else ""
-    when = _text(memory, begin + _WHEN)
-    how = _place(began, steps, when)
-    # The same wording as in `envs.failures.named`.
-    what = f"{_text(memory, begin + _SUBJECT)}{number}{seeded} ended its process {how}"
-    return Doing(what, bool(words[_APART]), bool(words[_FINAL]))
+    code = f"{_text(memory, begin + _SUBJECT)}{number}{seeded}"
+    place = _place(began, steps, _text(memory, begin + _WHEN))
+    return Doing(code, place, bool(words[_APART]), bool(words[_FINAL]))
 
 
 def _place(began: int, steps: int, when: str) -> str:

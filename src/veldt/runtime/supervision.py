@@ -10,6 +10,7 @@ same error three times in a row, each time soon after the start.
 from __future__ import annotations
 
 import math
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ _MAX_STARTUP_FAILURES = 3  # consecutive start-up failures after which a role is
 _MAX_SAME_ERRORS = 3  # consecutive times of the same error, each in an incarnation of less than _CALM seconds
 _STALLED = 1.0  # seconds between two polls; for longer gaps, all processes may have been stopped
 _ECHO_S = 2.0  # seconds to find the role whose failure caused another's
+_SEEDS_AND_STEPS = re.compile(r"(?<=\bseed |\bstep )\d+")
 _CALM = 30.0  # seconds of running after which a role's restart pause is reset
 
 
@@ -287,6 +289,7 @@ class Supervision(ABC):
             match message:
                 case Started():
                     role.trace, role.startup_failures = message.trace, -1
+                    role.began = time.monotonic()  # on a busy machine or on Ray, long after it was asked for
                 case Failed():
                     role.failure = message
                 case Ended():
@@ -374,12 +377,13 @@ class Supervision(ABC):
         return ""
 
     def _same_errors(self, role: SupervisedRole, now: float) -> int:
-        """Counts how often in a row this role has reported the error that it reports now."""
+        """Counts how often in a row this role has reported the error of now; its seeds and steps may differ."""
         if role.failure is None or role.failure.is_echo or now - role.began > _CALM:
             role.same_errors, role.last_error = 0, ""
             return 0
-        role.same_errors = role.same_errors + 1 if role.failure.error == role.last_error else 1
-        role.last_error = role.failure.error
+        error = _SEEDS_AND_STEPS.sub("", role.failure.error)
+        role.same_errors = role.same_errors + 1 if error == role.last_error else 1
+        role.last_error = error
         return role.same_errors
 
     def _only_misses_another(self, role: SupervisedRole) -> bool:

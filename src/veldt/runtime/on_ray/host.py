@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import ray
 
 from veldt.runtime.on_ray.host_process import HostPlace
+from veldt.runtime.on_ray.host_record import write_record
 from veldt.runtime.on_ray.transport import Envelope, HostTransport, Transport, opened
 from veldt.runtime.processes import name_process
 from veldt.runtime.role_messages import Ended, Failed, RoleMessage, Started
@@ -120,6 +121,7 @@ class Host:
 
     def __init__(self) -> None:
         sys.setswitchinterval(_SWITCH_S)
+        self._record = write_record()
         self._thread: threading.Thread | None = None
         self._counters: dict[str, CounterSync] = {}
 
@@ -129,7 +131,7 @@ class Host:
         sys.path.extend(path for path in paths if path not in sys.path)
         with contextlib.suppress(OSError):  # a node without this directory needs absolute paths
             os.chdir(directory)
-        return HostPlace.of_this_process()
+        return HostPlace.of_this_process(self._record)
 
     @ray.method(concurrency_group="control")
     def load(self, paths: Sequence[str], directory: str, modules: Sequence[str]) -> HostPlace:

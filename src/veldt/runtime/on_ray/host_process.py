@@ -18,24 +18,26 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from veldt.runtime.on_ray.host_record import HostRecord
 from veldt.runtime.process_state import is_running, is_stopped, start_of
 
 
 @dataclass(frozen=True)
 class HostPlace:
-    """Where a host's process is: its node's id, its machine's name, and which process of that machine it is; and the
-    version of veldt there."""
+    """Where a host's process is: its node's id, its machine's name, and which process of that machine it is; the
+    version of veldt there, and the descriptor of its record (`host_record`)."""
 
     node: str
     machine: str
     pid: int
     start: int
     veldt: str
+    record: int
 
     @classmethod
-    def of_this_process(cls) -> HostPlace:
+    def of_this_process(cls, record: int) -> HostPlace:
         node, pid = ray.get_runtime_context().get_node_id(), os.getpid()
-        return cls(node, platform.node(), pid, start_of(pid), installed())
+        return cls(node, platform.node(), pid, start_of(pid), installed(), record)
 
 
 def installed() -> str:
@@ -44,13 +46,18 @@ def installed() -> str:
 
 
 class HostProcess:
-    """The process at `place`; called by the thread that supervises roles, which never waits here."""
+    """The process at `place`; called by the thread that supervises roles, which never waits here.
+
+    Attributes:
+        record: what it was doing at its end; None on another machine.
+    """
 
     def __init__(self, place: HostPlace) -> None:
         self._place = place
         self._is_here = place.node == ray.get_runtime_context().get_node_id()
         self._asked: Any = None  # the reference of a pending answer from another node
         self._was_stopped = False
+        self.record = HostRecord(place.pid, place.start, place.record) if self._is_here else None
 
     def is_stopped(self, *, is_silent: bool) -> bool:
         """Whether a signal has stopped it. On another node it is looked at only while it is silent, with some delay."""
@@ -68,7 +75,9 @@ class HostProcess:
         return self._was_stopped
 
     def kill(self, *, is_silent: bool) -> None:
-        """Kills it, if Ray's own request may not reach it."""
+        """Kills it, if Ray's own request may not reach it; its record is not read afterwards."""
+        if self.record is not None:
+            self.record.close()
         if self._is_here:
             _kill(self._place.pid, self._place.start)
         elif is_silent:

@@ -21,6 +21,7 @@ from veldt.runtime.role_messages import Failed
 
 _STACK_S = 1.0
 _BEGIN_S = 120.0  # seconds for a host to load the role's modules, even from a slow disk
+_UNKNOWN = "died (killed by hand, or by the system for lack of memory, or failed in native code)"
 _SILENT_S = 2.0  # seconds without an answer after which the host's process is looked at on its machine
 
 
@@ -138,7 +139,16 @@ class RayProcessHandle:
         return self._died or "ended without a report"
 
     def failure(self) -> Failed | None:
-        return None  # a host's memory is lost with it
+        record = self._process.record if self._process is not None else None
+        if record is None or self._died != _UNKNOWN or (doing := record.doing()) is None:
+            return None
+        if crash := record.crash():
+            return Failed(f"{doing.what}: the process crashed in native code", crash, doing.is_final)
+        # It may have been killed. But that it dies in the same code again and again is no chance.
+        died = f"its process died while it ran {doing.code}, {doing.place}"
+        return Failed(
+            f"{died}: killed by hand, by the system for lack of memory, or ended by that code", "", False
+        )
 
     def stack(self, trace: int) -> str:
         with contextlib.suppress(RayError, GetTimeoutError):
@@ -162,4 +172,4 @@ def _cause(text: str) -> str:
         return "was killed for lack of memory on its node"
     if "creation task" in text:
         return f"could not be started ({text[-300:]})"
-    return "died (killed by hand, or by the system for lack of memory, or failed in native code)"
+    return _UNKNOWN
