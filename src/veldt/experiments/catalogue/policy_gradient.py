@@ -31,6 +31,8 @@ from veldt.runs.episodes import WINDOW
 _TEN_MINUTES = 600.0
 _ORTHOGONAL, _NEAR = 2**-0.5, 0.05
 _SMALL_STEPS, _PAPER_STEPS = 150_000, 25_000_000
+# With 128 simulators an update of A2C takes 2,048 steps: nearly 500 updates, where 150,000 steps allow 73.
+_SMALL_STEPS_OF_SIMULATORS = 1_000_000
 _PAPER_GAMES = ("ALE/Breakout-v5", "ALE/Pong-v5", "ALE/Qbert-v5", "ALE/SpaceInvaders-v5")
 
 
@@ -44,11 +46,12 @@ def _steps(request: Request) -> int:
 
 def _simulators(request: Request) -> list[Training]:
     counts = (8, 32, 128) if request.is_small else (8, 16, 32, 64, 128, 256, 512)
+    steps = _SMALL_STEPS_OF_SIMULATORS if request.is_small else _PAPER_STEPS
     jobs = []
     for env in _env_list(request):
         for recipe in ("a2c", "ppo", "a3c", "appo"):
             for count in counts:
-                settings: dict[str, Any] = {**ALONE, "steps": _steps(request), "num_envs": count}
+                settings: dict[str, Any] = {**ALONE, "steps": steps, "num_envs": count}
                 if recipe in ("a3c", "appo"):
                     settings["learners"] = min(count // 8, 2 if request.is_small else 8)
                 if recipe in ("ppo", "appo"):
@@ -90,8 +93,8 @@ def _draw_simulators(results: Results) -> Exhibit:
     )
 
 
-def _differs(request: Request) -> Sequence[str]:
-    return small_env_differs(request, _SMALL_STEPS, "Atari games and 25 M steps")
+def _differs(request: Request, small_steps: int = _SMALL_STEPS) -> Sequence[str]:
+    return small_env_differs(request, small_steps, "Atari games and 25 M steps")
 
 
 SIMULATORS = Experiment(
@@ -101,7 +104,7 @@ SIMULATORS = Experiment(
     jobs=_simulators,
     draw=_draw_simulators,
     differs=lambda request: [
-        *_differs(request),
+        *_differs(request, _SMALL_STEPS_OF_SIMULATORS),
         "PPO's batch is 2,048 steps, or 32 of each simulator where that is more; A2C's grows with the simulators.",
         f"A3C has up to {2 if request.is_small else 8} learners, where the paper has one for each 16 simulators.",
         "APPO by its simulators, where the paper varies how often its learners communicate.",
