@@ -122,7 +122,17 @@ def leave_thread() -> None:
     threading.Thread(target=time.sleep, args=(1000,), name="lasting").start()
 
 
+def wait_at_exit() -> None:
+    import atexit
+
+    def upload() -> None:
+        time.sleep(1000)
+
+    atexit.register(upload)
+
+
 WORKS = {
+    "wait at exit": wait_at_exit,
     "orphans": leave_orphans,
     "process": leave_process,
     "writer": leave_writer,

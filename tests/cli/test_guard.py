@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import pty
+import re
 import select
 import shlex
 import signal
@@ -232,14 +233,19 @@ def test_a_process_has_a_moment_to_end_by_itself(in_tmp: Path) -> None:
     assert Path("written").exists()
 
 
-def test_a_thread_that_is_awaited_is_named() -> None:
-    with subprocess.Popen(
-        [*GUARDED, "thread"], stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as run:
+@pytest.mark.parametrize(
+    ("work", "awaited"),
+    [
+        ("thread", r"the thread 'lasting'"),
+        ("wait at exit", r"wait_at_exit.<locals>.upload \(\S+guarded.py:\d+\)"),
+    ],
+)
+def test_what_is_awaited_is_named(work: str, awaited: str) -> None:
+    with subprocess.Popen([*GUARDED, work], stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
         try:
             assert run.stderr is not None
             assert select.select([run.stderr], [], [], SECONDS)[0], "nothing is said"
-            assert "waits for the thread 'lasting'" in run.stderr.readline()
+            assert re.search(f"waits for {awaited}", run.stderr.readline())
             run.send_signal(signal.SIGINT)
             assert run.wait(10) == 0
         finally:

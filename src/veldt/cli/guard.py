@@ -151,20 +151,37 @@ def _worked(work: Callable[[], None], arguments: list[str], mask: set[int]) -> i
 
 
 def _say_what_is_awaited() -> None:
-    """Says later, if this process has not ended, that it waits for a thread: Python does so for all but daemons."""
-    if not _awaited_threads():
-        return
+    """Says later, if this process has not ended, what it waits for: Python waits for every thread that is no daemon,
+    then for every function that was registered with atexit."""
 
     def say() -> None:
+        waits = "veldt: the work is over, and the command waits for"
         time.sleep(_GRACE_S)
         if names := _awaited_threads():
             _say(
-                f"veldt: the work is over, and the command waits for the thread {names[0]!r}, which an environment, a "
-                "callback or a logger has begun and not ended: begin it with daemon=True, or end it in close(); Ctrl-C "
-                "ends it now"
+                f"{waits} the thread {names[0]!r}, which an environment, a callback or a logger has begun and not "
+                "ended: begin it with daemon=True, or end it in close(); Ctrl-C ends it now"
+            )
+            return
+        time.sleep(_GRACE_S)  # in which `end_children` gives up
+        if called := _called_at_exit():
+            _say(
+                f"{waits} {called}, which an environment, a callback or a library has registered to be called when "
+                "the process ends (atexit); Ctrl-C ends it now"
             )
 
-    threading.Thread(target=say, daemon=True, name="awaited threads").start()
+    threading.Thread(target=say, daemon=True, name="what is awaited").start()
+
+
+def _called_at_exit() -> str:
+    """Returns the name and the file of the function that Python calls while this process ends; "" if it calls none."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    # Else the outermost one is the program's own, which has not returned yet.
+    if frame is None or frame.f_code.co_name == "<module>":
+        return ""
+    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
 
 
 def _awaited_threads() -> list[str]:
