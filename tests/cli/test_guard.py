@@ -173,6 +173,7 @@ def test_kill_9_of_the_child(in_tmp: Path) -> None:
         ("fail, and end with 0 at exit", 1, ""),
         ("fail, and die at exit", 1, f"veldt: after its failure, as its process ended, it {KILLED}\n"),
         ("interrupted again at exit", 130, "veldt: interrupted\n"),
+        ("interrupted in a text of code", 130, "veldt: interrupted\n"),
         ("end unseen", 0, ""),
     ],
 )
