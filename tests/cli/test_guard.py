@@ -173,13 +173,25 @@ def test_kill_9_of_the_child(in_tmp: Path) -> None:
         ("fail, and end with 0 at exit", 1, ""),
         ("fail, and die at exit", 1, f"veldt: after its failure, as its process ended, it {KILLED}\n"),
         ("interrupted again at exit", 130, "veldt: interrupted\n"),
-        ("interrupted in a text of code", 130, "veldt: interrupted\n"),
         ("end unseen", 0, ""),
     ],
 )
 def test_the_exit_of_the_child_is_the_exit_of_the_command(work: str, code: int, said: str) -> None:
     done = subprocess.run([*GUARDED, work], capture_output=True, text=True, check=False, timeout=SECONDS)
     assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_an_interrupt_that_came_in_a_text_of_code() -> None:
+    """Only a module that is run as one ends so, as by `python -m veldt`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "guarded", "interrupted in a text of code"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stderr) == (130, "veldt: interrupted\n")
 
 
 def test_a_parent_that_ignores_the_ends_of_its_children() -> None:
