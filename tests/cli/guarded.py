@@ -65,6 +65,12 @@ def interrupted_again_at_exit() -> None:
     raise KeyboardInterrupt
 
 
+def interrupted_in_a_text_of_code() -> None:
+    """Modules compile some of their functions so as they are imported. Python itself then ends the process by SIGINT,
+    although the interrupt was caught."""
+    exec("raise KeyboardInterrupt")
+
+
 def end_in_a_fork() -> None:
     """What the user's code has forked ends by itself, and then the process ends otherwise."""
     if os.fork() == 0:
@@ -143,6 +149,7 @@ WORKS = {
     "fail, and end with 0 at exit": fail_and_end_with_0,
     "fail, and die at exit": fail_and_die_at_exit,
     "interrupted again at exit": interrupted_again_at_exit,
+    "interrupted in a text of code": interrupted_in_a_text_of_code,
     "fork": end_in_a_fork,
     "end unseen": end_unseen,
 }

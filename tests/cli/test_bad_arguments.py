@@ -222,7 +222,8 @@ def test_an_unexpected_error_is_one_sentence(
 
     monkeypatch.setitem(entry.VERBS, "doctor", fail)  # type: ignore[arg-type]
     name = type(surprise).__name__
-    assert refused("doctor", code=1) == f"{name}: oh (unexpected; --debug shows where)"
+    raised = f", raised by fail in {__file__}, line {fail.__code__.co_firstlineno + 1}"
+    assert refused("doctor", code=1) == f"{name}: oh (unexpected{raised}; --debug shows where)"
     with pytest.raises(type(surprise)):
         cli.main(["doctor", "--debug"])
 

@@ -182,6 +182,19 @@ def test_the_exit_of_the_child_is_the_exit_of_the_command(work: str, code: int, 
     assert (done.returncode, done.stderr) == (code, said)
 
 
+def test_an_interrupt_that_came_in_a_text_of_code() -> None:
+    """Only a module that is run as one ends so, as by `python -m veldt`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "guarded", "interrupted in a text of code"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stderr) == (130, "veldt: interrupted\n")
+
+
 def test_a_parent_that_ignores_the_ends_of_its_children() -> None:
     """Ignored signals stay so in a program that is started: then no process can wait for its children."""
     done = subprocess.run(

@@ -50,21 +50,31 @@ SILENCED = """
 import os, sys
 import gymnasium
 
-def make(fails=False):
-    sys.stdout = sys.stderr = open(os.devnull, "w")
+def make(fails=False, how="replaces"):
+    if how == "replaces":
+        sys.stdout = sys.stderr = open(os.devnull, "w")
+    elif how == "closes":
+        sys.stdout.close()
+        sys.stderr.close()
+    else:
+        os.closerange(1, 3)
     if fails:
         raise RuntimeError("no licence")
     return gymnasium.make("CartPole-v1")
 """
 
 
-def test_an_environment_that_replaces_the_streams_hides_neither_result_nor_failure(in_tmp: Path) -> None:
+@pytest.mark.parametrize("how", ["replaces", "closes", "closes the descriptors"])
+def test_an_environment_that_takes_the_streams_hides_neither_result_nor_failure(
+    how: str, in_tmp: Path
+) -> None:
     (in_tmp / "silenced.py").write_text(SILENCED)
     line = QUICK.replace("CartPole-v1", "silenced:make")
-    done = shell(f"{line} --steps 64")
+    done = shell(f"{line} --steps 64 --env-kwargs '{json.dumps({'how': how})}'")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("run finished its steps")
-    failed = shell(f"{line.replace('--run-dir run', '--run-dir other')} --env-kwargs '{{\"fails\": true}}'")
+    kwargs = json.dumps({"how": how, "fails": True})
+    failed = shell(f"{line.replace('--run-dir run', '--run-dir other')} --env-kwargs '{kwargs}'")
     assert failed.returncode == 1
     assert "no licence" in failed.stderr
 

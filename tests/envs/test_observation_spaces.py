@@ -16,6 +16,7 @@ from veldt.errors import UsageError
 NUMBER = spaces.Box(-1, 1, (1,), np.float32)
 
 REFUSED: dict[str, tuple[spaces.Space[Any], str]] = {
+    "none": (None, "observation_space is None: set it to a space of Gymnasium"),  # type: ignore[dict-item]
     "empty": (spaces.Dict({}), "is empty: give it at least one field"),
     "empty inside": (spaces.Dict({"a": spaces.Dict({})}), "is empty"),
     "name is a number": (spaces.Dict({1: NUMBER}), "is named 1: names must be strings"),  # type: ignore[dict-item]

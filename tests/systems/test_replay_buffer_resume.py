@@ -10,8 +10,9 @@ import pytest
 
 import veldt
 from run_state import SMALL_REPLAYED, assert_same_run
-from veldt.errors import CheckpointError
+from veldt.errors import CheckpointError, VeldtError
 from veldt.runs.directory import RunDirectory
+from veldt.runs.segments import SegmentStore
 from veldt.tracking.metrics import read_metrics
 
 SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
@@ -114,3 +115,22 @@ def test_target_network_schedules_and_priorities_are_in_the_checkpoint(tmp_path:
     for row, previous in zip(after[1:], after, strict=False):
         progress = previous["step"] / 360
         assert row["replay/beta"] == pytest.approx(0.4 + 0.6 * progress)
+
+
+def test_a_checkpoint_whose_rows_could_not_be_written_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, numbers = SegmentStore.write, iter(range(100))
+
+    def full(store: SegmentStore, arrays: Any) -> dict[str, Any]:
+        if next(numbers) == 2:
+            raise VeldtError("the disk is full")
+        return write(store, arrays)
+
+    whole = trained(tmp_path / "whole", checkpoint_every=50)
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentStore, "write", full)
+        with pytest.raises(VeldtError, match="the disk is full"):
+            trained(tmp_path / "run", checkpoint_every=50)
+    resumed = veldt.resume(tmp_path / "run", quiet=True)
+    assert_same_run(whole, resumed.path)

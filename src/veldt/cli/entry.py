@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from veldt.cli.arguments import HelpShown
 from veldt.cli.limits import why_too_few
 from veldt.cli.streams import complain, kept_streams, prepare_streams, show
-from veldt.cli.tracebacks import users_part
+from veldt.cli.tracebacks import raised_by_others, users_part
 from veldt.cli.verbs import experiment, exporting, inspecting, recipes, starts, training, tune
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
 from veldt.runtime.endings import ENDINGS
@@ -91,7 +91,7 @@ def run(argv: Sequence[str] | None) -> None:
         if not debug and (too_few := why_too_few(error)):
             complain(f"veldt: {too_few}")
         elif not debug:
-            complain(f"veldt: {described(error)} (unexpected; --debug shows where)")
+            complain(f"veldt: {described(error)} (unexpected{raised_by_others(error)}; --debug shows where)")
         elif isinstance(error, Exception):
             raise
         else:  # a SystemExit from user code, for example, with any exit code

@@ -287,6 +287,10 @@ def _result(memory: mmap.mmap, asked: set[int], code: int, arguments: list[str])
     if chosen is not None and (code >= 0 or (chosen and -code in asked)):
         # Code that runs at exit may end a process that has failed with 0; a failed flush of stdout ends one with 120.
         return chosen or code
+    if chosen == _INTERRUPTED and -code == signal.SIGINT:
+        # Where the interrupt came in a text of code that `exec` ran, which modules do as they are imported, Python ends
+        # its process so, also where it was caught.
+        return chosen
     if chosen is None and -code in asked:
         _say("veldt: interrupted")
         return _INTERRUPTED

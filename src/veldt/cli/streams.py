@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
+import os
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 from veldt.errors import VeldtError
 from veldt.standard_streams import discard_output, fill_closed_streams
@@ -30,13 +32,39 @@ def prepare_streams() -> None:
 
 @contextlib.contextmanager
 def kept_streams() -> Iterator[None]:
-    """Undoes in the end what user code has put in the place of Python's streams: an environment may replace them to be
+    """Undoes in the end what user code has done to Python's streams: an environment may replace or close them to be
     rid of a library's prints, and the result or the cause of a failure must still be seen."""
     streams = sys.stdout, sys.stderr
+    copies = [_copy(stream) for stream in streams]
     try:
         yield
     finally:
-        sys.stdout, sys.stderr = streams
+        kept = [_usable(stream, copy) for stream, copy in zip(streams, copies, strict=True)]
+        sys.stdout, sys.stderr = kept
+
+
+def _copy(stream: TextIO) -> int | None:
+    """Returns another descriptor of what `stream` writes to; None where there is none, or no more can be opened."""
+    try:
+        return os.dup(stream.fileno())
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _usable(stream: TextIO, copy: int | None) -> TextIO:
+    """Returns `stream`, or a new one on `copy` if it was closed, or its number has since been given to another file."""
+    if copy is None:
+        return stream
+    try:
+        if os.path.sameopenfile(stream.fileno(), copy):
+            os.close(copy)
+            return stream
+    except (OSError, ValueError):
+        pass
+    try:
+        return open(copy, "w", encoding="utf-8", errors="backslashreplace")  # until the process ends
+    except OSError:  # closed as well
+        return stream
 
 
 def show(text: str) -> None:

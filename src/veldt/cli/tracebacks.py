@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sysconfig
+import traceback
 from pathlib import Path
 
 _BEGIN = "Traceback (most recent call last):\n"
@@ -29,6 +30,17 @@ def users_part(details: str) -> str:
     before, *sections = details.split(_BEGIN)
     kept = [section for section in map(_section, sections) if section]
     return before + "".join(kept).rstrip() if kept else ""
+
+
+def raised_by_others(error: BaseException) -> str:
+    """Returns ", raised by FUNCTION in FILE" if neither veldt nor Python's own library raised `error`; "" otherwise.
+
+    So the handler of a signal that an environment has set is named, which runs between any two lines of veldt.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or _is_veldts(frames[-1].filename) or not _is_users(frames[-1].filename):
+        return ""
+    return f", raised by {frames[-1].name} in {frames[-1].filename}, line {frames[-1].lineno}"
 
 
 def _section(text: str) -> str:

@@ -28,7 +28,9 @@ def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> 
 
 def bad_reward(reward: Any) -> str:
     """Says that a reward is not finite."""
-    return f"the reward is {_not_finite(np.asarray(reward, np.float32))}"
+    with np.errstate(over="ignore"):
+        number = np.asarray(reward, np.float32)
+    return f"the reward is {_not_finite(number)}"
 
 
 def bad_observation(name: str, observation: np.ndarray) -> str:

@@ -11,6 +11,7 @@ from veldt.envs.settings import AtariConfig
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import contained
+from veldt.standard_streams import fill_closed_streams
 
 
 class StepEnv(Protocol):
@@ -49,3 +50,6 @@ def make_step_env(source: EnvSource, atari: AtariConfig, *, render: bool = False
         return GymnasiumStepEnv(source.make(render=render))
     except BaseException as error:
         contained(error)
+    finally:
+        # The environment may have closed them: the run's next file would get the number of one, and be closed with it.
+        fill_closed_streams()

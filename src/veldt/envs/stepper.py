@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +22,9 @@ from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, described
 from veldt.runtime.activity import CLOSING, MAKING, RESETTING
 from veldt.runtime.cores import yield_core
+
+# NumPy's remark on a reward beyond float32: `_mend_numbers` finds the infinite number, and names env and step.
+warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning, re.escape(__name__))
 
 # Inference may be waiting for this core, and all other envs for inference. So a worker with steps slower than this
 # (in seconds) yields its core after each step; the scheduler alone would let it run on for milliseconds.

@@ -82,6 +82,8 @@ class GymnasiumStepEnv:
         except (TypeError, ValueError):
             expected = "5 values: the observation, reward, terminated, truncated, and an info dictionary"
             raise ValueError(_count_message("step", result, expected)) from None
+        if type(terminated) is not bool or type(truncated) is not bool:
+            terminated, truncated = _flag("terminated", terminated), _flag("truncated", truncated)
         self._codec.write(observation, rows, index)
         return reward, terminated, truncated, False  # type: ignore[return-value]
 
@@ -127,6 +129,20 @@ def _normalising_wrappers(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
         names += [kind.__name__ for kind in (NormalizeObservation, NormalizeReward) if isinstance(env, kind)]
         env = env.env
     return tuple(names)
+
+
+def _flag(name: str, value: Any) -> bool:
+    """Returns whether an episode has ended; ValueError for what does not say it, such as several flags or a text.
+
+    None, from a step that returns nothing for it, is no end.
+    """
+    if value is None:
+        return False
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        shown = f"an array {list(array.shape)}" if array.ndim and array.size > 1 else repr(value)
+        raise ValueError(f"{name} is {shown}: step() must return True or False for it")
+    return bool(array.item())
 
 
 def _count_message(call: str, got: Any, expected: str) -> str:

@@ -29,6 +29,11 @@ class ObservationCodec:
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
+        if not isinstance(space, spaces.Space):
+            raise UsageError(
+                f"the environment's observation_space is {space!r}: set it to a space of Gymnasium, such as "
+                "gymnasium.spaces.Box(-1, 1, (4,))"
+            )
         self._space = space
         self._leaves: dict[str, tuple[tuple[str, ...], spaces.Space[Any]]] = {}
         self._collect(space, ())

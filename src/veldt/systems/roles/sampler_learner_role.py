@@ -107,8 +107,10 @@ class SamplerLearnerRole(ABC):
         self._steps_A, self._updates_L = rate_limiter.steps_A, rate_limiter.updates_L
         self._reset_steps, self._sent_at, self._sent_snapshot = 0, time.monotonic(), 0
         self._is_in_phase = False
-        self._writer, self._segments = BackgroundWriter(), list[dict[str, Any]]()
-        self._written_snapshot = 0  # the snapshot whose rows are being written; 0 for none
+        self._writer = BackgroundWriter()
+        # What the writer's thread has written and nobody was told: none after a failure, which a later call must not
+        # take for the end of the writing.
+        self._written: WrittenSegments | None = None
         config = plan.run_plan.config
         with_replay = plan.run is not None and config.run.checkpoint_replay == "full"
         archive = RunDirectory(plan.run).replay / plan.group if with_replay and plan.run is not None else None
@@ -254,25 +256,24 @@ class SamplerLearnerRole(ABC):
             )
         )
         if content.rows is not None:
-            self._written_snapshot = now.snapshot
-            self._writer.start(partial(self._write, content.rows))
+            self._writer.start(partial(self._write, now.snapshot, content.rows))
 
     def _state_besides(self, now: SyncState) -> dict[str, Any]:
         choice = self._sampler_learner.thread_choice
         chosen = {} if choice is None else {"threads": choice.threads}
         return {"seed": self._worker_rank.seed, "steps": now.done, **chosen}
 
-    def _write(self, rows: NewRows) -> None:
+    def _write(self, snapshot: int, rows: NewRows) -> None:
         assert self._sampler_learner.archive is not None
-        self._segments = self._sampler_learner.archive.write(rows)
+        segments = self._sampler_learner.archive.write(rows)
+        self._written = WrittenSegments(snapshot, self._plan.group, segments)
 
     def _send_segments(self) -> None:
         """Sends the records of a snapshot's rows, if they are on disk."""
-        if self._written_snapshot and self._writer.is_done:
-            self._writer.finish()
-            segments = WrittenSegments(self._written_snapshot, self._plan.group, self._segments)
-            self._control.send(segments)
-            self._written_snapshot = 0
+        self._writer.check()
+        if self._written is not None and self._writer.is_done:
+            self._control.send(self._written)
+            self._written = None
 
     def _finish_writing(self) -> None:
         while not self._writer.is_done:
