@@ -43,3 +43,12 @@ def test_outliers_are_those_of_all_incarnations_of_all_learners() -> None:
         counted.append(metrics.row()["system/outlier_gradients"])
     assert counted == [3.0, 8.0, 9.0, 10.0, 10.0, 11.0]
     assert metrics.row()["system/outlier_gradient_share"] == 3.5
+
+
+def test_the_training_intensity_is_of_replayed_steps_alone() -> None:
+    """Rows of rollouts, resets among them, are no uses of steps: A3C and IMPALA without a replay buffer log none."""
+    for intensity, logged in ((0.0, None), (2.0, 1.6)):
+        rate_limiter = RateLimiter(RateLimiterSpec(1, 1, intensity, 0, 32, 64.0), context=None)
+        rate_limiter.steps_A[0], rate_limiter.updates_L[0] = 100, 5
+        row = RoleMetrics(["actor", "learner"], rate_limiter, StageClock()).row()
+        assert row.get("replay/training_intensity") == logged

@@ -56,7 +56,7 @@ def _field(agent: Agent, field: ArraySpec) -> str:
         return f"{what}, uint8 {shape}, {scaled}"
     if field.is_box:
         return f"numbers, converted to float32 {shape}"
-    return f"discrete values, one-hot or flattened as `gymnasium.spaces.flatten` does, float32 {shape}"
+    return f"flattened as `gymnasium.spaces.flatten` does (a `Discrete` is one-hot, numbers stay), float32 {shape}"
 
 
 def _atari(agent: Agent) -> Iterator[str]:
@@ -74,8 +74,10 @@ def _atari(agent: Agent) -> Iterator[str]:
         f"The observation is the last {atari.frame_stack} frames, the newest last; frames from before the episode "
         "are 0. `agent.make_env()` makes an environment with these observations."
     )
+    no_ops = f"1 to {atari.no_ops} no-ops" if atari.no_ops > 1 else "a no-op"
     yield (
-        f"An episode begins with up to {atari.no_ops} no-ops and ends after {atari.max_episode_steps:,} steps; sticky "
+        f"An episode begins with {no_ops} of one emulator frame, then a step of FIRE if that is the game's second "
+        f"action, and ends after {atari.max_episode_steps:,} steps; sticky "
         f"actions have the probability {atari.sticky_actions:g}, and the actions are "
         f"{'all 18' if atari.full_action_space else 'those that the game uses'}."
     )

@@ -73,7 +73,8 @@ class RoleMetrics:
     def row(self) -> dict[str, float]:
         """Returns metrics to log besides those that every system has."""
         row = {"system/role_restarts": float(self.role_restarts)}
-        if self._rate_limiter.batch_size:
+        # Without an intensity to keep to, either nothing is replayed or the learners count what they replay themselves.
+        if self._rate_limiter.intensity:
             row["replay/training_intensity"] = self._rate_limiter.achieved
         for name in sorted(set().union(*self._experience.values())):
             reported = [one[name] for one in self._experience.values() if name in one]
