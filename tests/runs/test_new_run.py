@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,41 @@ def test_a_name_that_is_too_long_is_one_sentence(tmp_path: Path) -> None:
         new_run(tmp_path / ("x" * 300), "ppo"),
     ):
         pass
+
+
+def test_a_directory_in_which_another_process_trains_is_not_to_be_removed(tmp_path: Path) -> None:
+    with new_run(tmp_path / "run", "") as run:
+        run.write_config({}, {}, [], {})
+        with (
+            run.lock(),
+            pytest.raises(
+                UsageError,
+                match=r"exists already: another process is training in it, so name a new directory$",
+            ),
+        ):
+            new_run(run.path, "").__enter__()
+
+
+def test_what_was_recorded_outlives_checkpoints_that_somebody_has_removed(tmp_path: Path) -> None:
+    class Removing(veldt.Callback):
+        def on_log(self, context: veldt.CallbackContext) -> None:
+            if (checkpoints := tmp_path / "run" / "checkpoints").exists():
+                shutil.rmtree(checkpoints)
+                raise KeyError("mine")
+
+    with pytest.raises(veldt.VeldtError, match="mine"):
+        veldt.train(
+            "ppo",
+            env="CartPole-v1",
+            run_dir=tmp_path / "run",
+            num_envs=4,
+            batch_size=64,
+            minibatches=2,
+            env_backend="in-process",
+            threads=1,
+            steps=10_000,
+            log_every=0.01,
+            callbacks=[Removing()],
+            quiet=True,
+        )
+    assert (tmp_path / "run" / "config.json").exists() and (tmp_path / "run" / "metrics.jsonl").exists()

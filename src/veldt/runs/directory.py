@@ -61,6 +61,7 @@ class RunDirectory:
         self.place = self.path.absolute() if base is None else Path(base) / self.path
         self.checkpoints = self.place / CHECKPOINTS
         self.replay = self.place / REPLAY
+        self.had_checkpoint = False  # set where one is written: it may have been removed since
         self._locked = -1  # a descriptor of the directory, while this object has locked it
 
     @property

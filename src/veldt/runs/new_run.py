@@ -34,7 +34,9 @@ def new_run(run_dir: str | Path | None, name: str, base: str | Path | None = Non
     elif (is_there := _exists(there := RunDirectory(path, base))) and not there.place.is_dir():
         raise UsageError(f"--run-dir {path} is a file: name a new directory")
     elif is_there:
-        if CheckpointStore(there.checkpoints).has_any():
+        if there.is_locked():
+            advice = "another process is training in it, so name a new directory"
+        elif CheckpointStore(there.checkpoints).has_any():
             advice = f"name a new directory, or `veldt resume {path}`"
         elif (there.place / CONFIG).is_file():
             advice = (
@@ -48,7 +50,8 @@ def new_run(run_dir: str | Path | None, name: str, base: str | Path | None = Non
     try:
         yield directory
     except BaseException:
-        if not CheckpointStore(directory.checkpoints).has_any():
+        # Where somebody has removed the checkpoints, what else the run has recorded is worth keeping.
+        if not directory.had_checkpoint and not CheckpointStore(directory.checkpoints).has_any():
             remove_own_tree(directory.place, OF_RUN)
         raise
 

@@ -137,7 +137,7 @@ class Checkpointing:
             check_finite(step, groups)
             self._directory.check_in_place()
             self._store.save(step, groups, meta, score=score)
-            self.saved_step = step
+            self.saved_step, self._directory.had_checkpoint = step, True
             self._on_saved(step)
         finally:  # also removes the files of a checkpoint that did not fit on the disk
             if self._replay.is_dir():
