@@ -24,7 +24,7 @@ from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, as_error
 from veldt.runtime.activity import Record, running
 from veldt.runtime.cores import allowed_cores, worker_cores
-from veldt.runtime.watchdog import within
+from veldt.runtime.watchdog import time_to_close, within
 from veldt.user_code.torch_state import users_torch
 
 _PROBE_SECONDS, _CHUNKS = 0.04, 5
@@ -57,15 +57,14 @@ class Plan:
 def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
     """Returns the spec of the environment, read from one instance. EnvError if the instance cannot be made."""
     name = f"environment {source.name}"
-    with (
-        as_error(EnvError, f"{name} could not be made"),
-        within(_MAKE_DEADLINE, lambda: 0, lambda: f"{name} hangs when it is made"),
-        running(name) as record,
-        users_torch,
-    ):
-        env = make_step_env(source, atari)
+    with running(name) as record, users_torch:
+        with (
+            as_error(EnvError, f"{name} could not be made"),
+            within(_MAKE_DEADLINE, lambda: 0, lambda: f"{name} hangs when it is made"),
+        ):
+            env = make_step_env(source, atari)
         record.closes()
-        with as_error(EnvError, f"{name} failed when it was closed"):
+        with as_error(EnvError, f"{name} failed when it was closed"), time_to_close(name):
             env.close()
         return env.spec
 
@@ -88,7 +87,8 @@ def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
                 return _time_step(env, record)
         finally:
             record.closes()
-            env.close()
+            with time_to_close(name):
+                env.close()
 
 
 def _time_step(env: StepEnv, record: Record) -> float:

@@ -13,7 +13,7 @@ from veldt.envs.stepper import Stepper
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.runtime.activity import Record
-from veldt.runtime.watchdog import Watchdog
+from veldt.runtime.watchdog import Watchdog, time_to_close
 from veldt.user_code.torch_state import users_torch
 
 
@@ -64,8 +64,9 @@ class InProcessEnvs:
     def __init__(self, settings: StepperSettings, trajectory: Trajectory, groups: int) -> None:
         self.trajectory = trajectory
         self.groups = split(trajectory.width, groups)
+        self._name = f"environment {settings.source.name}"
         self._record = Record(
-            f"environment {settings.source.name}",
+            self._name,
             width=trajectory.width,
             first=settings.first,
             can_be_apart=True,
@@ -131,10 +132,10 @@ class InProcessEnvs:
         return [note for stepper in self._steppers for note in stepper.take_notes()]
 
     def close(self) -> None:
-        self._busy[0] = 1
-        for stepper in self._steppers:
-            stepper.close()
         self._watchdog.close()
+        self._busy[0] = 1
+        with time_to_close(self._name):
+            all(stepper.close() for stepper in self._steppers)
         self._record.close()
 
     @contextlib.contextmanager

@@ -194,15 +194,19 @@ class Stepper:
         slot.stack(t, self._part)
         return notes
 
-    def close(self) -> None:
-        for index in range(len(self._envs)):
-            self._close(index)
+    def close(self) -> bool:
+        """Closes all envs, except those after one that hangs until a TimeoutError. Returns whether none does."""
+        return all(not isinstance(self._close(index), TimeoutError) for index in range(len(self._envs)))
 
-    def _close(self, index: int) -> None:
+    def _close(self, index: int) -> Exception | None:
+        """Closes an env, whose failure in it changes nothing any more, and is returned."""
         self._progress[0] = b = self._first + index
         self._began[b] = CLOSING
-        with contextlib.suppress(Exception):
+        try:
             self._envs[index].close()
+        except Exception as error:
+            return error
+        return None
 
     def _make(self, index: int) -> StepEnv:
         b = self._first + index

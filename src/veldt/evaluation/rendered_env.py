@@ -13,6 +13,7 @@ from veldt.envs.source import EnvSource
 from veldt.envs.step_env import make_step_env
 from veldt.errors import EnvError, as_error
 from veldt.runtime.activity import Record
+from veldt.runtime.watchdog import time_to_close
 
 _FPS, _ATARI_FPS = 30.0, 60.0
 
@@ -70,7 +71,7 @@ class RenderedEnv:
     def close(self) -> None:
         self._record.closes()
         try:
-            with self._named("failed when it was closed"):
+            with self._named("failed when it was closed"), time_to_close(self._name):
                 self._env.close()
         finally:
             self._record.close()
