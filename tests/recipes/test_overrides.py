@@ -77,7 +77,11 @@ def test_keyword_arguments_that_are_not_json_are_refused(tmp_path: Path) -> None
 
 def test_a_score_that_was_not_reached_is_printed(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(f"train ppo --env CartPole-v1 --run-dir run --until 475 {FLAGS}".split())
-    assert "run finished its steps without reaching 475: " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert (
+        "run finished its steps without reaching 475: " in printed
+        and "of fewer than 100 episodes " in printed
+    )
     recording = "--checkpoint-every 32 --keep-checkpoints 1 --log-every 0"
     main(f"resume run --until none --steps 300 {recording}".split())
     assert "run finished its steps: " in capsys.readouterr().out

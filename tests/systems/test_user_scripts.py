@@ -86,8 +86,8 @@ def test_without_a_guard(in_tmp: Path) -> None:
         veldt.load("by-name")
     assert str(caught.value) == (
         "the run's environment __main__:make and network __main__:network were callables that cannot be imported by "
-        "name: pass them again, load(run, env=..., network=...); for the command line, put them into a file and "
-        "train with --env module:function --network module:function"
+        "name: pass them again, load(run, env=..., network=...); on the command line, put them into a file and "
+        "give --env module:function --network module:function"
     )
 
 

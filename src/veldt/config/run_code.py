@@ -165,7 +165,7 @@ def _refuse_missing(names: Mapping[str, str], call: str) -> None:
         flags = " ".join(f"--{what} module:function" for what in missing)
         raise UsageError(
             f"the run's {which} {were} {a} that cannot be imported by name: pass {them} again, "
-            f"{call.format(arguments)}; for the command line, put {them} into a file and train with {flags}"
+            f"{call.format(arguments)}; on the command line, put {them} into a file and give {flags}"
         )
 
 

@@ -13,7 +13,9 @@ _ENV = "called --env here"
 _RUN = "the argument RUN here, without a flag: the directory of the run"
 _CHECKPOINT = "no flag here: the newest checkpoint is used, and with --best the best"
 _EPISODES = "--episodes here, the number of episodes to play"
-_WHOLE_EPISODES = "no flag here: --episodes whole episodes are played, or 125,000 steps with --protocol atari"
+_WHOLE_EPISODES = (
+    "no flag here: --episodes whole episodes are played, or the run's --evaluate-steps with --protocol atari"
+)
 _ONE_EPISODE = "no flag here: the video shows one episode"
 _VIDEO = "no flag here: `veldt watch RUN` makes a video of an episode"
 _OUT = "--out here, the file of the video"

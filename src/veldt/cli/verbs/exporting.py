@@ -33,7 +33,8 @@ class Export(RunCode):
     episodes: int | None = None
     """Episodes of the evaluation on the model card; 30 if not given."""
     protocol: Literal["episodes", "atari"] | None = None
-    """episodes: plays --episodes; atari: plays 125,000 steps, and the episodes that end in them count."""
+    """episodes: plays --episodes; atari: plays the run's --evaluate-steps (125,000), and the episodes that end in them
+    count."""
     seed: int = 0
     """Fixes the episodes."""
     greedy: bool = False

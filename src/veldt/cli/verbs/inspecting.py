@@ -30,9 +30,9 @@ class Evaluate(RunCode):
     episodes: int | None = None
     """Episodes to play; 30 if not given."""
     protocol: Literal["episodes", "atari", "human-starts"] | None = None
-    """episodes: plays --episodes; atari: plays 125,000 steps, and the episodes that end in them count; human-starts:
-    plays an episode from each of --starts, and rewards after the start count. If not given: human-starts with --starts,
-    else episodes."""
+    """episodes: plays --episodes; atari: plays the run's --evaluate-steps (125,000), and the episodes that end in them
+    count; human-starts: plays an episode from each of --starts, and rewards after the start count. If not given:
+    human-starts with --starts, else episodes."""
     starts: Path | None = None
     """A file that veldt record-starts made."""
     seed: int = 0
@@ -56,7 +56,7 @@ class Watch(RunCode):
     seed: int = 0
     """Fixes the new episode."""
     greedy: bool = False
-    """Take the most likely action instead of sampling from the policy."""
+    """Take the best action instead of exploring as the algorithm does in evaluation."""
     best: bool = False
     """Use the checkpoint with the best mean return of 100 episodes instead of the newest."""
     out: Path | None = None

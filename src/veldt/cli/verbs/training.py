@@ -218,7 +218,8 @@ def _outcome(run: Run) -> str:
     """Describes the end of a run in a sentence."""
     summary = run.summary
     mean = summary["ep_return_mean"]
-    score = "no episode finished" if mean is None else f"mean return of the last 100 episodes {mean:,.1f}"
+    number = "fewer than 100" if summary["episodes"] < 100 else "the last 100"
+    score = "no episode finished" if mean is None else f"mean return of {number} episodes {mean:,.1f}"
     steps = (
         "finished its steps" if run.until is None else f"finished its steps without reaching {run.until:g}"
     )

@@ -136,9 +136,8 @@ def _flag(name: str, value: Any) -> bool:
 
     None, from a step that returns nothing for it, is no end.
     """
-    if (
-        value is None or type(value) is bool or type(value) is np.bool_
-    ):  # what nearly all return, once per step
+    # What nearly all envs return, once per step.
+    if value is None or type(value) is bool or type(value) is np.bool_:
         return bool(value)
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "biuf":
