@@ -118,6 +118,12 @@ def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:
                 f"{setting} is no field of a dataclass: write @dataclass(frozen=True, kw_only=True) above the class "
                 f"{settings.__name__}"
             )
+        # Without a type it is no field of its class, and objects have the base class's default.
+        if (value := getattr(settings, name, fields[name].default)) is not fields[name].default:
+            raise UsageError(
+                f"{setting} is set to {value!r} without a type, which has no effect: write "
+                f"`{name}: TYPE = {value!r}` in {settings.__name__}, under @dataclass(frozen=True, kw_only=True)"
+            )
         if fields[name].default is dataclasses.MISSING:
             if fields[name].default_factory is not dataclasses.MISSING:
                 raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,10 @@ from q_tables import ACTIONS, DISCRETE, Table, dqn
 from torch import Tensor
 
 from veldt.algorithms.c51 import Rainbow, RainbowConfig
-from veldt.algorithms.dqn import DQN
+from veldt.algorithms.dqn import DQN, DQNConfig
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.spec import ArraySpec, EnvSpec
+from veldt.errors import UsageError
 from veldt.networks.build import build_torso
 from veldt.networks.q_network import QNetwork
 
@@ -144,6 +146,44 @@ def test_an_actor_has_its_own_rungs_of_the_ladder() -> None:
     wanted = whole.prepare_noise(uniform_TBK, 0)[:, 1:3]
     assert torch.equal(part.prepare_noise(uniform_TBK[:, 1:3], 0), wanted)
     assert (wanted[..., 0] >= 0).any()
+
+
+class OwnEpsilon(DQN):
+    """Of the env 3 alone it is 1."""
+
+    def epsilon(self, width: int, steps: int | None) -> Tensor:
+        return torch.tensor([float(env == 3) for env in self.env_indices(width)])
+
+
+def own_epsilon(kind: type[DQN]) -> DQN:
+    return kind(DQNConfig(), DISCRETE)
+
+
+def test_an_epsilon_of_one_s_own_for_each_env() -> None:
+    """Of an actor for the envs 2 to 5, the second."""
+    own = own_epsilon(OwnEpsilon)
+    own.set_env_slice(2, WIDTH)
+    is_random_B = (own.prepare_noise(drawn(width=4), 0)[..., 0] >= 0).float().mean(0)
+    assert is_random_B.tolist() == [0.0, 1.0, 0.0, 0.0]
+    assert list(own_epsilon(OwnEpsilon).env_indices(3)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "returned", [None, 0.5, torch.ones(1), torch.full((4,), 1.5), torch.full((4,), math.nan)]
+)
+def test_an_epsilon_of_one_s_own_that_is_none(returned: Any) -> None:
+    own = own_epsilon(type("Mine", (DQN,), {"epsilon": lambda *_: returned}))
+    with pytest.raises(
+        UsageError, match=r"dqn: Mine.epsilon returned .* for 4 envs: it must return a tensor \[4\] of"
+    ):
+        own.prepare_noise(drawn(width=4), 0)
+
+
+def test_a_network_of_one_s_own_needs_no_attribute_for_noise() -> None:
+    assert dqn().action_noise(torch.nn.Linear(2, 2)) == 2
+    assert dqn().update_noise(torch.nn.Linear(2, 2)) == 0
+    with pytest.raises(UsageError, match="--noisy is on, and the network of DQN has no noisy layers"):
+        dqn(noisy=True).action_noise(torch.nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from rollouts import ACTION, Table, eventful
+from torch import Tensor
 
 from veldt.algorithms.a2c import A2C, A2CConfig
+from veldt.algorithms.base import Forward
 from veldt.algorithms.ppo import PPO, PPOConfig
-from veldt.algorithms.rollout import Batch
+from veldt.algorithms.rollout import Batch, Rollout
 from veldt.errors import UsageError
 from veldt.functional.updates import Adam, RMSProp
+from veldt.learning.diagnostics import half_of
 
 
 def phase(own: A2C | PPO, seed: int = 0) -> tuple[list[Batch], Table]:
@@ -51,6 +55,34 @@ def test_ppo_minibatches_keep_rows_together() -> None:
         assert torch.equal(batch.observation(), batch.rows)
         for name in ("action", "log_prob", "value", "advantage", "target", "valid"):
             assert torch.equal(getattr(batch, name), getattr(whole, name)[batch.rows])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictingBatch(Batch):
+    next_row: Tensor
+
+
+class Predicting(PPO):
+    """Learns from a column of its own, too."""
+
+    def targets(self, forward: Forward, rollout: Rollout) -> PredictingBatch:
+        observation_N = rollout.observations.rows(None)
+        assert isinstance(observation_N, Tensor)
+        next_N = observation_N + rollout.reward.shape[1]
+        return PredictingBatch(**vars(super().targets(forward, rollout)), next_row=next_N)
+
+
+def test_ppo_minibatches_have_the_columns_of_an_own_batch() -> None:
+    rollout, table = eventful(np.random.default_rng(3))
+    own = Predicting(PPOConfig(minibatches=2, batch_size=60), ACTION)
+    batches = list(own.minibatches(table, rollout, torch.Generator().manual_seed(1)))
+    assert len(batches) == 2 * own.config.epochs
+    for batch in batches:
+        assert isinstance(batch, PredictingBatch)
+        assert batch.rows is not None
+        assert torch.equal(batch.next_row, batch.rows + rollout.reward.shape[1])
+        half = half_of(batch)
+        assert len(half.next_row) == len(half.action) == 15
 
 
 def test_ppo_shuffles_by_the_generator_alone() -> None:

@@ -271,7 +271,10 @@ def test_an_unknown_algorithm_is_refused(algorithm: str | None) -> None:
     ("change", "said"),
     [
         ({"algorithm": ...}, "lacks the field 'algorithm': config.json is not as veldt wrote it"),
-        ({"system": ["x"]}, "names the system ['x'], which is not registered here"),
+        (
+            {"system": ["x"]},
+            "names the system ['x'], which is not registered here: name the module that registers it",
+        ),
         ({"learn": ...}, "lacks the section 'learn': config.json is not as veldt wrote it"),
         (
             {"learn": "x"},

@@ -50,6 +50,10 @@ def undefined(progress: float) -> float:
     return math.nan
 
 
+def forgotten(progress: float) -> None:
+    """Returns nothing."""
+
+
 def endless(progress: float) -> float:
     return 1e-3 / progress if progress else math.inf
 
@@ -143,6 +147,7 @@ def test_texts_that_are_refused(cls: Any, settings: Any, sentence: str) -> None:
         ("dqn", {"epsilon": 0.1, "epsilon_end": 0.1}, "--epsilon-end would have no effect: --epsilon is 0.1"),
         ("ppo", {"learning_rate": f"{__name__}:nothing"}, "no schedule '.*:nothing'"),
         ("ppo", {"ent_coef": f"{__name__}:negative"}, "schedule .*:negative returned -0.5 at progress 1: it must be"),
+        ("ppo", {"learning_rate": f"{__name__}:forgotten"}, "returned None at progress 0: it must be a number"),
         ("ppo", {"learning_rate": f"{__name__}:endless"}, "returned inf at progress 0: it must be a finite number"),
         ("ppo", {"clip": f"{__name__}:broken"}, "--clip's schedule .*:broken failed at progress 1: ZeroDivisionError"),
         ("ppo", {"learning_rate": lambda progress: 1e-3}, "which other processes and a resumed run could not import"),

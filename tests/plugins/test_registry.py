@@ -77,6 +77,11 @@ class Factory(PPOConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Untyped(PPOConfig):
+    gamma = 0.5  # type: ignore[misc]
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoDefault(PPOConfig):
     quantiles: int
 
@@ -132,6 +137,12 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
             Mine,
             Factory,
             "'quantiles' of the algorithm mine has a default_factory: give it a default value that",
+        ),
+        (
+            "mine",
+            Mine,
+            Untyped,
+            r"'gamma' of the algorithm mine is set to 0.5 without a type, .*: write `gamma: TYPE = 0.5`",
         ),
         ("mine", Mine, NoFlag, r"'quantiles' of the algorithm mine has the type .*, which cannot be a flag"),
         (

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psutil
+import torch
 from run_rows import metrics
 
 from veldt.recipes import find
@@ -16,6 +17,7 @@ from veldt.recipes.overrides import with_settings
 from veldt.runs.directory import RunDirectory
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.monitor import Monitor
+from veldt.systems.roles.messages import UpdateMetrics
 from veldt.tracking.callback import CallbackContext, CallbackGroup
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.progress import Progress
@@ -63,6 +65,23 @@ def test_a_row_averages_the_metrics_since_the_row_before(tmp_path: Path) -> None
     ]
     assert lags == [[1.0, 5.0, 14.0], [4.0, 4.0, 4.0], [None, None, None]]
     assert [row.get("train/loss") for row in metrics(directory.path)] == [3.0, 1.0, None]
+
+
+def test_a_metric_is_averaged_over_the_updates_that_had_it(tmp_path: Path) -> None:
+    """As of a delayed actor, whose loss is computed in every other update."""
+    sent = UpdateMetrics()
+    for update in range(1, 6):
+        delayed = {"actor_loss": torch.tensor(8.0)} if update % 2 == 0 else {}
+        sent.add({"critic_loss": torch.tensor(1.0), **delayed}, (0.0, 0.0, 0.0), 1e-3)
+    message = sent.take(5, {}, {})
+    monitor, directory, loggers = started("ddpg", tmp_path)
+    monitor.record_updates(message.sums, message.lag_sum, message.count, (), message.counts)
+    monitor.record_updates({"train/critic_loss": 7.0}, 0.0, 1, ())
+    monitor.log(1e-3, 6, {})
+    monitor.close()
+    loggers.close()
+    (row,) = metrics(directory.path)
+    assert (row["train/critic_loss"], row["train/actor_loss"]) == (2.0, 8.0)
 
 
 def test_a_row_has_the_cores_and_the_memory_of_the_run_s_processes(tmp_path: Path) -> None:

@@ -42,7 +42,16 @@ MESSAGES = [
     ActorMetrics(1, 20, 3, {"wait": 0.25}),
     ActorMetrics(0, 0, 0),
     LearnerMetrics(
-        2, {"train/loss": 0.5}, 1.0, 0.0, 3.0, 1e-3, 40, {"train": 1.5}, {"replay/transitions": 9.0}
+        2,
+        {"train/loss": 0.5},
+        1.0,
+        0.0,
+        3.0,
+        1e-3,
+        40,
+        {"train": 1.5},
+        {"replay/transitions": 9.0},
+        {"train/loss": 1},
     ),
     FinishedEvaluation(1000, [1.0, -2.0], [10, 20]),
     SnapshotPart(3, GROUPS, rank=1, updates=9, steps=70, state={"episodes": {"prefix": [0, 1]}}),

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import veldt
@@ -205,6 +206,17 @@ def test_a_callback_cannot_replace_a_metric_of_a_plug_in(
     )
     with pytest.raises(UsageError, match=said):
         veldt.train("a2c", run_dir=tmp_path / "run", callbacks=[AddsSurprise()], **SYSTEMS["a2c"])
+
+
+@pytest.mark.parametrize("value", ["much", None, np.zeros(2)])
+def test_a_metric_of_a_callback_is_a_number(value: Any, tmp_path: Path) -> None:
+    def on_log(self: veldt.Callback, context: veldt.CallbackContext) -> None:
+        context.add_metrics({"mine": value})
+
+    said = "^the callback Adds adds the metric callback/mine as .*: it must be a number"
+    with pytest.raises(UsageError, match=said):
+        callbacks = [type("Adds", (veldt.Callback,), {"on_log": on_log})()]
+        veldt.train("a2c", run_dir=tmp_path / "run", callbacks=callbacks, **SYSTEMS["a2c"])
 
 
 class AddsNumber(veldt.Callback):

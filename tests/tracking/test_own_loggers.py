@@ -31,6 +31,7 @@ SETTINGS: dict[str, Any] = {
 }
 OWN = """
 from pathlib import Path
+def alone(): pass
 class Mine:
     def __init__(self, path): self.path = path
     def say(self, *words): self.path.open("a").write(" ".join(map(str, words)) + "\\n")
@@ -166,6 +167,7 @@ def test_a_logger_by_name_is_remembered_and_trusted_where_it_was_trained_with(
     [
         ("loggers_of_mine:fails", "the function raised RuntimeError: no connection"),
         ("loggers_of_mine:nothing", "returned None, which has no method log"),
+        ("loggers_of_mine:alone", "; it is called with one argument, the run's directory"),
         ("loggers_of_mine:leaves", "the function raised SystemExit: 3"),
         ("loggers_of_mine:whole_class", r"which is a class: call it, Mine\(...\)"),
         ("loggers_of_mine:absent", "no function 'absent'"),

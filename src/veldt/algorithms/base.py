@@ -178,6 +178,11 @@ class Algorithm(ABC):
         """Tells this copy that it acts only for envs `first` and following, out of `total` in the run."""
         self._env_slice = first, total
 
+    def env_indices(self, width: int) -> range:
+        """The indices in the run of the `width` envs that this copy acts for, for what differs between envs."""
+        first = self._env_slice[0] if self._env_slice else 0
+        return range(first, first + width)
+
     def scored_envs(self, num_envs: int) -> Collection[int]:
         """The envs whose episodes count for the mean return, where some envs explore much more than others."""
         return range(num_envs)

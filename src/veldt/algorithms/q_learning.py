@@ -232,16 +232,26 @@ class QLearning(ReplayAlgorithm):
         )
 
     def action_noise(self, network: nn.Module) -> int:
-        return 2 + int(network.noise_width)  # type: ignore[arg-type]
+        return 2 + self._noise_width(network)
 
     def update_noise(self, network: nn.Module) -> int:
-        return int(network.noise_width)  # type: ignore[arg-type]
+        return self._noise_width(network)
+
+    def _noise_width(self, network: nn.Module) -> int:
+        """Numbers of noise in the network's noisy layers; 0 of a network that has no `noise_width`."""
+        width = int(getattr(network, "noise_width", 0))
+        if self._config.noisy and not width:  # ε is 0 then: nothing would explore
+            raise UsageError(
+                f"--noisy is on, and the network of {type(self).__name__} has no noisy layers (`noise_width`): take "
+                "--no-noisy"
+            )
+        return width
 
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
         """[..., 1 + K]: the random action of rows that explore (else -1), and normal noise for noisy layers."""
         explore, choice = uniform[..., 0], uniform[..., 1]
         any_action = (choice * self._actions).floor().clamp(max=self._actions - 1)
-        epsilon_B = self._epsilon(uniform.shape[-2], steps).to(uniform)
+        epsilon_B = self._checked_epsilon(uniform.shape[-2], steps).to(uniform)
         first = torch.where(explore < epsilon_B, any_action, -torch.ones_like(any_action))
         layers = torch.special.ndtri(uniform[..., 2:])
         if steps is None:
@@ -294,22 +304,25 @@ class QLearning(ReplayAlgorithm):
 
     def exploration(self, steps: int) -> dict[str, float]:
         return (
-            {"rollout/epsilon": float(self._epsilon(1, steps)[0])}
+            {"rollout/epsilon": float(self._checked_epsilon(1, steps)[0])}
             if self._config.exploration == "annealed"
             else {}
         )
 
-    def _epsilon(self, width: int, steps: int | None) -> Tensor:
-        """ε of each of `width` envs."""
+    def epsilon(self, width: int, steps: int | None) -> Tensor:
+        """Returns ε of each of the `width` envs that this copy acts for (`env_indices`), float32 [width].
+
+        `steps` is the number of training steps done, of the run's `run_steps`; None in evaluation.
+        """
         if steps is None:
             return torch.full((width,), self._config.evaluation_epsilon)
         config = self._config
         if config.noisy:
             return torch.zeros(width)
         if config.exploration == "ladder":
-            first, total = self._env_slice or (0, width)
+            total = self._env_slice[1] if self._env_slice else width
             rungs = ladder(config.ladder_epsilon, _LADDER_POWER, config.ladder_rungs or total)
-            return torch.from_numpy(rungs[np.arange(first, first + width) % len(rungs)])
+            return torch.from_numpy(rungs[np.array(self.env_indices(width)) % len(rungs)])
         if self._epsilon_schedule is not None:
             progress = min(1.0, steps / self.run_steps) if self.run_steps else 0.0
             return torch.full((width,), self._epsilon_schedule(progress))
@@ -317,6 +330,20 @@ class QLearning(ReplayAlgorithm):
         falls_for = config.epsilon_steps or max(1, round(config.exploration_fraction * self.run_steps))
         epsilon = annealed(config.epsilon_start, config.epsilon_end, falls_for, learning)
         return torch.full((width,), epsilon)
+
+    def _checked_epsilon(self, width: int, steps: int | None) -> Tensor:
+        """`epsilon`, which may be a subclass's own."""
+        epsilon_B = self.epsilon(width, steps)
+        if (
+            not isinstance(epsilon_B, Tensor)
+            or epsilon_B.shape != (width,)
+            or not bool(((epsilon_B >= 0) & (epsilon_B <= 1)).all())
+        ):
+            raise UsageError(
+                f"{self.name}: {type(self).__name__}.epsilon returned {epsilon_B!r} for {width} envs: it must return a "
+                f"tensor [{width}] of probabilities, from 0 to 1"
+            )
+        return epsilon_B
 
 
 def shared_noise(noise_1K: Tensor) -> tuple[Tensor, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from torch import Tensor
 
@@ -53,7 +54,14 @@ def bootstrap_forward(forward: Forward, recurrent: RecurrentRollout | None) -> F
 
 @dataclass(frozen=True)
 class Rollout:
-    """T steps of B envs; all tensors [T, B, ...] on the learner's device. See `envs.trajectory`."""
+    """T steps of B envs; all tensors [T, B, ...] on the learner's device. See `envs.trajectory`.
+
+    Row t + 1 has the observation that followed the step of row t, also where that ended an episode: the reset is a row
+    of its own, with `valid` False, and leads from there to the next episode. Only `interrupted` rows have no successor.
+
+    The tensors and observations may be views of memory that the next steps overwrite: `clone()` what you keep for
+    longer than one optimisation phase.
+    """
 
     observations: Observations
     action: Tensor
@@ -71,7 +79,8 @@ class Rollout:
 class Batch:
     """Rows to learn from, with targets computed before the first update. All tensors [N, ...].
 
-    `observations` and `rows` (int64 [N], or None for all) give the network's input when the loss needs it.
+    `observations` and `rows` (int64 [N], or None for all) give the network's input when the loss needs it. A subclass,
+    a frozen dataclass with `kw_only=True`, may have further columns, tensors [N, ...], which minibatches divide too.
     """
 
     observations: Observations
@@ -88,19 +97,19 @@ class Batch:
         """Returns the network's input, [N, ...]."""
         return self.observations.rows(self.rows)
 
-    def select(self, index_M: Tensor) -> Batch:
+    def select(self, index_M: Tensor) -> Self:
         """Returns the rows `index_M`, int64 [M], of a batch that has all rows of its rollout."""
-        return Batch(
-            self.observations, index_M, **{name: column[index_M] for name, column in self._columns().items()}
-        )
+        columns = {name: column[index_M] for name, column in self._columns().items()}
+        return dataclasses.replace(self, rows=index_M, recurrent=None, **columns)
 
-    def split(self, parts: int) -> Iterator[Batch]:
+    def split(self, parts: int) -> Iterator[Self]:
         """Yields `parts` consecutive slices (fewer for few rows) of a batch that has `rows`, without copies."""
         assert self.rows is not None
         chunks = {name: column.chunk(parts) for name, column in self._columns().items()}
         for number, rows_M in enumerate(self.rows.chunk(parts)):
-            yield Batch(self.observations, rows_M, **{name: chunk[number] for name, chunk in chunks.items()})
+            columns = {name: chunk[number] for name, chunk in chunks.items()}
+            yield dataclasses.replace(self, rows=rows_M, recurrent=None, **columns)
 
     def _columns(self) -> dict[str, Any]:
-        names = ("action", "log_prob", "value", "advantage", "target", "valid")
+        names = {field.name for field in dataclasses.fields(self)} - {"observations", "rows", "recurrent"}
         return {name: getattr(self, name) for name in names}

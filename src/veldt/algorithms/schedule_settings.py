@@ -79,11 +79,17 @@ class OwnSchedule:
             self._function = load_function(self._name, "schedule")
         subject = f"{flag(self._setting)}'s schedule {self._name}"
         try:
-            value = float(self._function(progress))
+            returned = self._function(progress)
         except VeldtError:
             raise
         except Exception as error:
             raise UsageError(f"{subject} failed at progress {progress:g}: {described(error)}") from error
+        try:
+            value = float(returned)
+        except (TypeError, ValueError, RuntimeError):  # torch raises the last one for several numbers
+            raise UsageError(
+                f"{subject} returned {returned!r} at progress {progress:g}: it must be a number"
+            ) from None
         if not (math.isfinite(value) and self._allowed.has(value)):
             must = self._allowed.allowed if math.isfinite(value) else "a finite number"
             raise UsageError(f"{subject} returned {value:g} at progress {progress:g}: it must be {must}")

@@ -50,7 +50,8 @@ def _registered(registry: Registry[Any], values: Mapping[str, Any]) -> Any:
     name = values[kind]
     if not isinstance(name, str) or name not in registry:
         raise CheckpointError(
-            f"the run's configuration names the {kind} {shown(name)}, which is not registered here"
+            f"the run's configuration names the {kind} {shown(name)}, which is not registered here: name the "
+            "module that registers it, with --plugin or by an import before"
         )
     return registry[name]
 

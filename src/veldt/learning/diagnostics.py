@@ -35,7 +35,7 @@ class Diagnostics:
 
     def before_backward(self, batch: Any, backward: Callable[[Any], None]) -> None:
         """Keeps the gradient of half of the batch; `backward` computes that of what it gets."""
-        if not self._saturation or (half := _half_of(batch)) is None:
+        if not self._saturation or (half := half_of(batch)) is None:
             return
         gradient_P, buffers = self._parameters.gradient, self._parameters.buffers()
         # Such as the running mean of a user's batch normalisation.
@@ -72,7 +72,7 @@ class Diagnostics:
         return {f"norms/{quantity}": torch.linalg.vector_norm(vector_P), **norms}
 
 
-def _half_of(batch: Any) -> Any:
+def half_of(batch: Any) -> Any:
     """Returns half of a batch's rows; None where a batch cannot be divided."""
     if isinstance(batch, Batch):
         if batch.recurrent is not None:

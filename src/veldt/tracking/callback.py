@@ -10,6 +10,7 @@ from typing import Any
 from veldt.errors import PluginError, UsageError, VeldtError, as_error, described, did_you_mean
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.metric_names import METRICS
+from veldt.user_code.import_path import call_refused
 
 
 class CallbackContext:
@@ -41,8 +42,8 @@ class CallbackContext:
         """Adds metrics to the next row, or in `on_log` to this one. A name without a prefix gets `callback/`.
 
         Raises:
-            UsageError: a name is one of veldt's own, or another callback has added it to this row. When the row is
-                logged, also for a name that the row has already, such as a metric of the algorithm.
+            UsageError: a value is no number, or a name is one of veldt's own, or another callback has added it to this
+                row. When the row is logged, also for a name that the row has already, such as one of the algorithm.
         """
         for name, value in metrics.items():
             full = name if "/" in name else f"callback/{name}"
@@ -55,7 +56,13 @@ class CallbackContext:
                         self._caller, full, f"which the callback {type(owner).__name__} has added to this row"
                     )
                 )
-            self._added[full] = float(value), self._caller
+            try:
+                self._added[full] = float(value), self._caller
+            except (TypeError, ValueError, RuntimeError):  # torch raises the last one for several numbers
+                raise UsageError(
+                    f"the callback {type(self._caller).__name__} adds the metric {full} as {value!r}: it must be a "
+                    "number"
+                ) from None
 
     def log_video(self, path: Path) -> None:
         """Hands an mp4 file to the loggers, as a video of the policy at the current step."""
@@ -201,7 +208,9 @@ def made_callback(name: str, function: Callable[[Path], Any], directory: Path) -
     except (VeldtError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise UsageError(f"--callback {name}: the function raised {described(error)}") from error
+        raise UsageError(
+            f"--callback {name}: the function raised {described(error)}{call_refused(function)}"
+        ) from error
     if not isinstance(callback, Callback):
         raise UsageError(f"--callback {name}: the function returned {callback!r}: return a veldt.Callback")
     refuse_unknown_events(callback)

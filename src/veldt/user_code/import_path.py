@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -35,6 +36,17 @@ def load_function(name: str, what: str) -> Callable[..., Any]:
             f"{did_you_mean(attribute, known)}; write it as module:function"
         )
     return function
+
+
+def call_refused(function: Callable[..., Any]) -> str:
+    """Returns the end of a message where a function of the user cannot be called with the run's directory, else ""."""
+    try:
+        inspect.signature(function).bind(Path())
+    except TypeError:
+        return "; it is called with one argument, the run's directory (a pathlib.Path)"
+    except ValueError:  # some functions written in C have no signature
+        return ""
+    return ""
 
 
 def working_directory() -> str:

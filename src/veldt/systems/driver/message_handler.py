@@ -90,7 +90,9 @@ class MessageHandler:
             case LearnerMetrics():
                 self._metrics.learner(role, message)
                 lags = [lag for lag in (message.lag_min, message.lag_max) if lag is not None]
-                self._monitor.record_updates(message.sums, message.lag_sum, message.count, lags)
+                self._monitor.record_updates(
+                    message.sums, message.lag_sum, message.count, lags, message.counts
+                )
                 self._monitor.check_finite()
             case FinishedEvaluation():
                 self._evaluating.record(message)

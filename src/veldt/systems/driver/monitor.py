@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,6 +65,7 @@ class Monitor:
         self._interval_episodes: list[Episode] = []
         self._stages_logged = self._stage_seconds()
         self._metrics: dict[str, float] = {}
+        self._metric_counts: Counter[str] = Counter()  # updates that had the metric
         self._update_count = 0
         self._restarts_here = 0
         self._lag_sum, self._lag_count = (
@@ -120,10 +121,16 @@ class Monitor:
         )
 
     def record_updates(
-        self, sums: Mapping[str, float], lag_sum: float, count: int, lag_range: Sequence[float]
+        self,
+        sums: Mapping[str, float],
+        lag_sum: float,
+        count: int,
+        lag_range: Sequence[float],
+        counts: Mapping[str, int] = {},
     ) -> None:
-        """Adds the sums of the metrics of `count` updates; they are averaged over the interval.
+        """Adds the sums of the metrics of `count` updates; they are averaged over those of the interval that had them.
 
+        `counts` says how many had a metric, where not all had it, such as the loss of a group that moved in some.
         `lag_sum` is the sum of each update's mean number of updates between the parameters that acted and those that
         are updated, `lag_range` the minimum and maximum over all rows, if any.
         """
@@ -133,6 +140,7 @@ class Monitor:
         self._interval_lags += lag_range
         for name, value in sums.items():
             self._metrics[name] = self._metrics.get(name, 0.0) + value
+            self._metric_counts[name] += counts.get(name, count)
         if count:
             self._callbacks.call("on_update", self.steps)
 
@@ -154,8 +162,7 @@ class Monitor:
         self._announce_checkpoints()
         now = time.perf_counter()
         row = self._row(now, updates) | {"train/learning_rate": learning_rate, "train/updates": updates}
-        count = max(1, self._update_count)
-        row |= {name: value / count for name, value in self._metrics.items()}
+        row |= {name: value / max(1, self._metric_counts[name]) for name, value in self._metrics.items()}
         row |= {with_prefix(name): value for name, value in experience.items()} | self._evaluation
         self._log_row(row)
         self.check_finite(row)
@@ -163,6 +170,7 @@ class Monitor:
         self._logged_at = self._interval_began = now
         self._interval_steps, self._interval_episodes, self._interval_updates = self.steps, [], updates
         self._metrics, self._update_count = {}, 0
+        self._metric_counts.clear()
         self._interval_lag, self._interval_lags = 0.0, []
         self._evaluation = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -73,6 +74,7 @@ class LearnerMetrics(RoleMessage, kind="learner-metrics"):
     Args:
         count: number of these updates.
         sums: sums over them, by metric.
+        counts: how many of these updates had the metric, by metric, where not all had it.
         lag_sum: the sum of each update's mean policy lag; `lag_min` and `lag_max` are over all rows, None without any.
         learning_rate: of the last phase or update.
         updates: of the parameters, by all learners, so far.
@@ -89,6 +91,7 @@ class LearnerMetrics(RoleMessage, kind="learner-metrics"):
     updates: int
     seconds: Mapping[str, float]
     source: Mapping[str, float]
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class UpdateMetrics:
@@ -101,6 +104,9 @@ class UpdateMetrics:
 
     def _clear(self) -> None:
         self._sums: dict[str, Tensor] = {}
+        self._counts: Counter[str] = (
+            Counter()
+        )  # updates that had the metric: a group may move in every other one
         self._count, self._lag_sum = 0, 0.0
         self._lag_min, self._lag_max = math.inf, -math.inf
 
@@ -108,6 +114,7 @@ class UpdateMetrics:
         """Adds the metrics of one update; `lag` is its policy lag in updates: mean, minimum and maximum over rows."""
         for name, value in metrics.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._counts.update(metrics.keys())
         self._count, self.rate = self._count + 1, rate
         mean, smallest, largest = lag
         self._lag_sum += mean
@@ -133,6 +140,7 @@ class UpdateMetrics:
             updates=updates,
             seconds=dict(seconds),
             source=source,
+            counts={with_prefix(name): had for name, had in self._counts.items() if had < self._count},
         )
         self._sent_at = time.monotonic()
         self._clear()

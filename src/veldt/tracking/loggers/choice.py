@@ -12,7 +12,7 @@ from veldt.errors import UsageError, VeldtError, described, did_you_mean
 from veldt.tracking.loggers.background import BackgroundLogger
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.loggers.logger import Logger, close_after_failure, missing_of_logger
-from veldt.user_code.import_path import load_function, split_name
+from veldt.user_code.import_path import call_refused, load_function, split_name
 
 LOGGERS = ("tensorboard", "wandb", "trackio", "mlflow")
 _TENSORBOARD_CLOSE_S = 5.0
@@ -108,7 +108,9 @@ def _made(name: str, function: Callable[[Path], Logger], directory: Path) -> Log
     except (VeldtError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise UsageError(f"--log {name}: the function raised {described(error)}") from error
+        raise UsageError(
+            f"--log {name}: the function raised {described(error)}{call_refused(function)}"
+        ) from error
     if lack := missing_of_logger(logger):
         raise UsageError(f"--log {name}: the function returned {logger!r}, {lack}: return a veldt.Logger")
     return logger
