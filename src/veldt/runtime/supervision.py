@@ -325,8 +325,7 @@ class Supervision(ABC):
             role.has_sent_heartbeat |= heartbeats != role.heartbeats
             role.heartbeats, role.heartbeat_at = heartbeats, now
         elif now - role.heartbeat_at > patience_s:
-            cause = f"sent no heartbeat for {patience_s:g} s"
-            return self._lost(role, now, cause, process.stack(role.trace))
+            return self._lost(role, now, f"sent no heartbeat for {patience_s:g} s", process.stack(role.trace))
         return []
 
     def _lost(self, role: SupervisedRole, now: float, cause: str, stack: str = "") -> list[Received]:
@@ -349,8 +348,9 @@ class Supervision(ABC):
             return [*messages, Received(role.number, FailedAtEnd(plan.name, why, details))]
         if role.restart_count >= plan.max_restarts or is_final:
             role.has_ended, self._undelivered = True, messages
-            larger = f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
-            limit = recurs if is_final else larger
+            limit = (
+                recurs if is_final else f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
+            )
             restarts = counted(role.restart_count, "restart", "restarts")
             used_up = f" once more, after {restarts}" if role.restart_count else ""
             if used_up and limit:
@@ -367,9 +367,8 @@ class Supervision(ABC):
         same_errors = self._same_errors(role, now)
         if role.plan.is_limit_given:
             return ""
-        only = (
-            f"--max-restarts, where you give it, is the only limit, here {role.plan.max_restarts} by default"
-        )
+        most = role.plan.max_restarts
+        only = f"--max-restarts, where you give it, is the only limit, here {most} by default"
         if role.startup_failures == _MAX_STARTUP_FAILURES:
             return f"{_MAX_STARTUP_FAILURES} starts in a row have failed; {only}"
         if same_errors == _MAX_SAME_ERRORS:
