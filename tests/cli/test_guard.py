@@ -250,7 +250,7 @@ def test_a_process_has_a_moment_to_end_by_itself(in_tmp: Path) -> None:
     ("work", "awaited"),
     [
         ("thread", r"the thread 'lasting'"),
-        ("wait at exit", r"wait_at_exit.<locals>.upload \(\S+guarded.py:\d+\)"),
+        ("wait at exit", r"wait_at_exit.<locals>.upload \(.+guarded.py:\d+\)"),
     ],
 )
 def test_what_is_awaited_is_named(work: str, awaited: str) -> None:

@@ -348,11 +348,9 @@ class Supervision(ABC):
             return [*messages, Received(role.number, FailedAtEnd(plan.name, why, details))]
         if role.restart_count >= plan.max_restarts or is_final:
             role.has_ended, self._undelivered = True, messages
-            limit = (
-                recurs if is_final else f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
-            )
-            restarts = counted(role.restart_count, "restart", "restarts")
-            used_up = f" once more, after {restarts}" if role.restart_count else ""
+            larger = f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
+            limit, count = recurs if is_final else larger, role.restart_count
+            used_up = f" once more, after {counted(count, 'restart', 'restarts')}" if count else ""
             if used_up and limit:
                 used_up += f" ({limit})"
             raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
@@ -364,10 +362,9 @@ class Supervision(ABC):
 
     def _recurs(self, role: SupervisedRole, now: float) -> str:
         """Returns why another start would probably fail as well; "" if nothing says so, or the user gave the limit."""
-        same_errors = self._same_errors(role, now)
+        same_errors, most = self._same_errors(role, now), role.plan.max_restarts
         if role.plan.is_limit_given:
             return ""
-        most = role.plan.max_restarts
         only = f"--max-restarts, where you give it, is the only limit, here {most} by default"
         if role.startup_failures == _MAX_STARTUP_FAILURES:
             return f"{_MAX_STARTUP_FAILURES} starts in a row have failed; {only}"
