@@ -70,25 +70,27 @@ def test_a_crash_has_its_stack(end: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "error", "is_final"),
+    ("end", "busy", "error", "is_final"),
     [
-        ("os.abort()", f"{NAME} ended its process in step 40: the process crashed in native code", True),
+        ("os.abort()", 1, f"{NAME} ended its process in step 40: the process crashed in native code", True),
+        ("os.abort()", 0, "its process crashed in native code", False),
         (
             "os._exit(3)",
+            1,
             f"its process died while it ran {NAME}, in step 40: killed by hand, by the system for lack of memory, or "
             "ended by that code",
             False,
         ),
     ],
 )
-def test_the_failure_of_a_role(end: str, error: str, is_final: bool) -> None:
+def test_the_failure_of_a_role(end: str, busy: int, error: str, is_final: bool) -> None:
     handle: Any = process_handle.RayProcessHandle(0, 0, None, Mock())
-    handle._process, handle._died = SimpleNamespace(record=left_by(end)), "was lost with its node"
+    handle._process, handle._died = SimpleNamespace(record=left_by(end, busy)), "was lost with its node"
     assert handle.failure() is None
     handle._died = process_handle._UNKNOWN
     failure = handle.failure()
     assert (failure.error, failure.is_final) == (error, is_final)
-    assert ("in <module>" in failure.details) == is_final
+    assert ("in <module>" in failure.details) == (end == "os.abort()")
     handle._process.record.close()
 
 

@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Starts:
     atari: Mapping[str, Any]
     made: Mapping[str, Any]
     versions: Mapping[str, str]
-    each: tuple[Start, ...]
+    each: tuple[Start, ...] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.each)

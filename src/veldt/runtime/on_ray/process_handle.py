@@ -140,9 +140,12 @@ class RayProcessHandle:
 
     def failure(self) -> Failed | None:
         record = self._process.record if self._process is not None else None
-        if record is None or self._died != _UNKNOWN or (doing := record.doing()) is None:
+        if record is None or self._died != _UNKNOWN:
             return None
-        if crash := record.crash():
+        doing, crash = record.doing(), record.crash()
+        if doing is None:
+            return Failed("its process crashed in native code", crash, False) if crash else None
+        if crash:
             return Failed(f"{doing.what}: the process crashed in native code", crash, doing.is_final)
         # It may have been killed. But that it dies in the same code again and again is no chance.
         died = f"its process died while it ran {doing.code}, {doing.place}"
