@@ -101,7 +101,7 @@ BATCHES = Experiment(
         ),
     ],
     seeds=(3, 2),
-    hours=0.13,
+    hours=0.6,
 )
 
 

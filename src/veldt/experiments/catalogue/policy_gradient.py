@@ -110,7 +110,7 @@ SIMULATORS = Experiment(
         "APPO by its simulators, where the paper varies how often its learners communicate.",
     ],
     seeds=(3, 3),
-    hours=0.098,
+    hours=0.4,
 )
 
 
