@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import veldt
+from run_state import SMALL
 from veldt.errors import UsageError
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.new_run import new_run, run_name
@@ -137,19 +138,9 @@ def test_what_was_recorded_outlives_checkpoints_that_somebody_has_removed(tmp_pa
                 shutil.rmtree(checkpoints)
                 raise KeyError("mine")
 
+    settings = SMALL | {"env_backend": "in-process", "steps": 10_000, "log_every": 0.01}
     with pytest.raises(veldt.VeldtError, match="mine"):
         veldt.train(
-            "ppo",
-            env="CartPole-v1",
-            run_dir=tmp_path / "run",
-            num_envs=4,
-            batch_size=64,
-            minibatches=2,
-            env_backend="in-process",
-            threads=1,
-            steps=10_000,
-            log_every=0.01,
-            callbacks=[Removing()],
-            quiet=True,
+            "ppo", env="CartPole-v1", run_dir=tmp_path / "run", callbacks=[Removing()], quiet=True, **settings
         )
     assert (tmp_path / "run" / "config.json").exists() and (tmp_path / "run" / "metrics.jsonl").exists()

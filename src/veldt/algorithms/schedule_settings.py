@@ -12,6 +12,7 @@ from veldt.functional.schedules import Parsed, Schedule, constant, linear, parse
 from veldt.setting_metadata import ANY, Range, ranges_of
 from veldt.setting_text import flag
 from veldt.user_code.import_path import load_function, split_name
+from veldt.user_code.numbers import as_number
 
 _HOW = (
     "a number, linear:START:END, cosine:START:END, piecewise:0=V,1=W, or your own function as module:function"
@@ -84,12 +85,8 @@ class OwnSchedule:
             raise
         except Exception as error:
             raise UsageError(f"{subject} failed at progress {progress:g}: {described(error)}") from error
-        try:
-            value = float(returned)
-        except (TypeError, ValueError, RuntimeError):  # torch raises the last one for several numbers
-            raise UsageError(
-                f"{subject} returned {returned!r} at progress {progress:g}: it must be a number"
-            ) from None
+        if (value := as_number(returned)) is None:
+            raise UsageError(f"{subject} returned {returned!r} at progress {progress:g}: it must be a number")
         if not (math.isfinite(value) and self._allowed.has(value)):
             must = self._allowed.allowed if math.isfinite(value) else "a finite number"
             raise UsageError(f"{subject} returned {value:g} at progress {progress:g}: it must be {must}")

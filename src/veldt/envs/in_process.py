@@ -135,7 +135,9 @@ class InProcessEnvs:
         self._watchdog.close()
         self._busy[0] = 1
         with time_to_close(self._name):
-            all(stepper.close() for stepper in self._steppers)
+            for stepper in self._steppers:
+                if not stepper.close():
+                    break
         self._record.close()
 
     @contextlib.contextmanager

@@ -11,6 +11,7 @@ from veldt.errors import PluginError, UsageError, VeldtError, as_error, describe
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.metric_names import METRICS
 from veldt.user_code.import_path import call_refused
+from veldt.user_code.numbers import as_number
 
 
 class CallbackContext:
@@ -56,13 +57,12 @@ class CallbackContext:
                         self._caller, full, f"which the callback {type(owner).__name__} has added to this row"
                     )
                 )
-            try:
-                self._added[full] = float(value), self._caller
-            except (TypeError, ValueError, RuntimeError):  # torch raises the last one for several numbers
+            if (number := as_number(value)) is None:
                 raise UsageError(
                     f"the callback {type(self._caller).__name__} adds the metric {full} as {value!r}: it must be a "
                     "number"
-                ) from None
+                )
+            self._added[full] = number, self._caller
 
     def log_video(self, path: Path) -> None:
         """Hands an mp4 file to the loggers, as a video of the policy at the current step."""

@@ -40,13 +40,13 @@ def _env_list(request: Request) -> tuple[str, ...]:
     return request.envs(*((SMALL_ENV,) if request.is_small else _PAPER_GAMES))
 
 
-def _steps(request: Request) -> int:
-    return _SMALL_STEPS if request.is_small else _PAPER_STEPS
+def _steps(request: Request, small_steps: int = _SMALL_STEPS) -> int:
+    return small_steps if request.is_small else _PAPER_STEPS
 
 
 def _simulators(request: Request) -> list[Training]:
     counts = (8, 32, 128) if request.is_small else (8, 16, 32, 64, 128, 256, 512)
-    steps = _SMALL_STEPS_OF_SIMULATORS if request.is_small else _PAPER_STEPS
+    steps = _steps(request, _SMALL_STEPS_OF_SIMULATORS)
     jobs = []
     for env in _env_list(request):
         for recipe in ("a2c", "ppo", "a3c", "appo"):

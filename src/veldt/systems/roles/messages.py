@@ -104,9 +104,8 @@ class UpdateMetrics:
 
     def _clear(self) -> None:
         self._sums: dict[str, Tensor] = {}
-        self._counts: Counter[str] = (
-            Counter()
-        )  # updates that had the metric: a group may move in every other one
+        # Updates that had the metric: a group may move in every other one.
+        self._counts = Counter[str]()
         self._count, self._lag_sum = 0, 0.0
         self._lag_min, self._lag_max = math.inf, -math.inf
 
