@@ -25,7 +25,7 @@ ROWS = 6
 @pytest.mark.parametrize("kind", SPECS)
 def test_actions_are_those_of_the_action_space_and_the_policy_is_stored(kind: str) -> None:
     own = A2C(A2CConfig(), SPECS[kind])
-    policy = torch.randn(ROWS, own.distribution.parameters, generator=torch.Generator().manual_seed(0))
+    policy = torch.randn(ROWS, own.distribution.num_parameters, generator=torch.Generator().manual_seed(0))
     value = torch.arange(ROWS).float()
 
     def forward(observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
