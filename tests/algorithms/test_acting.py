@@ -12,7 +12,7 @@ from torch import Tensor
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.spec import ActionSpec
-from veldt.sampling.acted import checked_act, num_noise
+from veldt.sampling.checked_actions import checked_act, num_noise
 
 SPECS = {
     "discrete": ActionSpec("discrete", sizes=(4,), start=(0,)),

@@ -35,7 +35,7 @@ WORTH_PROCESSES = 10.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class Arrangement:
     """Where and how the envs run; `reason` is one sentence for the user."""
 
     backend: Literal["in-process", "workers"]
@@ -149,14 +149,14 @@ def _on_different_cores(pid: int) -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def plan(
+def arrange(
     source: EnvSource,
     config: EnvConfig,
     atari: AtariConfig,
     accelerators: int,
     learners: int = 1,
     chosen: str = "as asked",
-) -> Plan:
+) -> Arrangement:
     """Chooses what `config` leaves open, for one of `learners` that share the cores. Each accelerator takes a core.
 
     `chosen` is the reason for what it does not leave open.
@@ -176,7 +176,7 @@ def plan(
     alternate = config.alternate != "off" and config.num_envs >= 2
     processes = config.processes or min(config.num_envs, max(cores, 1))
     groups = 2 if alternate else 1
-    return Plan("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
+    return Arrangement("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
 
 
 def _worth_processes(
@@ -194,25 +194,27 @@ def _worth_processes(
     return share >= WORTH_PROCESSES * hand_over, reason
 
 
-def _in_process(config: EnvConfig, reason: str) -> Plan:
-    return Plan("in-process", 0, 2 if config.alternate == "on" else 1, (), reason)
+def _in_process(config: EnvConfig, reason: str) -> Arrangement:
+    return Arrangement("in-process", 0, 2 if config.alternate == "on" else 1, (), reason)
 
 
 def make_vector_envs(
     settings: StepperSettings,
     spec: EnvSpec,
     steps: int,
-    plan: Plan,
+    arrangement: Arrangement,
     stacks: bool = False,
     actions_until: ActionsUntil = lambda b, t: None,
 ) -> VectorEnvs:
-    """Makes the envs of a plan, with a trajectory slot of `steps` rows.
+    """Makes the envs of an arrangement, with a trajectory slot of `steps` rows.
 
     `stacks` as in `Trajectory`; `actions_until` as in `WorkerEnvs`.
     """
-    if plan.backend == "in-process":
+    if arrangement.backend == "in-process":
         trajectory = Trajectory(spec, steps, settings.envs.num_envs, None, stacks)
-        return InProcessEnvs(settings, trajectory, plan.groups)
+        return InProcessEnvs(settings, trajectory, arrangement.groups)
     from veldt.envs.workers import WorkerEnvs
 
-    return WorkerEnvs(settings, spec, steps, plan.groups, plan.cores, _SPIN_S, actions_until, stacks)
+    return WorkerEnvs(
+        settings, spec, steps, arrangement.groups, arrangement.cores, _SPIN_S, actions_until, stacks
+    )

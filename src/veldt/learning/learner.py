@@ -199,7 +199,7 @@ def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: 
                 part.copy_(stored)
     except ARRAYS_DO_NOT_FIT as error:
         raise CheckpointError(
-            f"the checkpoint's optimiser state does not fit this network: {_misfit(error)}"
+            f"the checkpoint's optimiser state does not fit this network: {_mismatch(error)}"
         ) from None
 
 
@@ -209,12 +209,12 @@ def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None
         parameters.load({name: torch.from_numpy(array) for name, array in weights.items()})
     except ARRAYS_DO_NOT_FIT as error:
         raise CheckpointError(
-            f"the checkpoint's weights do not fit this network: {_misfit(error)}; the code of the network is not what "
-            "it was, or the environment's observations or actions have other shapes than those that the run began with"
+            f"the checkpoint's weights do not fit this network: {_mismatch(error)}; the network's code has changed "
+            "since, or the environment's observations or actions have other shapes than those that the run began with"
         ) from None
 
 
-def _misfit(error: Exception) -> str:
+def _mismatch(error: Exception) -> str:
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 

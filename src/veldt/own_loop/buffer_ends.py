@@ -217,5 +217,5 @@ class BufferSampler:
     def _overdue(self) -> str:
         return (
             f"the buffer '{self._name}' has given no batch for {self._deadline_s:g} s: it has {self._client.rows:,} "
-            f"rows, {self._rate.steps:,} were added, and the first batch comes after {self._rate.starts:,}"
+            f"rows, {self._rate.steps:,} were added, and the first batch comes after {self._rate.learning_starts:,}"
         )

@@ -47,7 +47,7 @@ def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
                 settings.actors,
                 settings.learners,
                 intensity=0.0,
-                starts=0,
+                learning_starts=0,
                 batch_size=steps * unrolls // settings.learners,
                 slack=0.0,
                 acts_on=settings.learners > 1,
