@@ -70,7 +70,7 @@ def test_a_cheap_environment_runs_in_process_and_an_expensive_one_in_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(arrangement, "allowed_cores", lambda: [0, 1])
-    monkeypatch.setattr(arrangement, "time_hand_over", lambda: 30e-6)
+    monkeypatch.setattr(arrangement, "time_message", lambda: 30e-6)
     for step, backend in ((1e-6, "in-process"), (1e-3, "workers")):
         monkeypatch.setattr(arrangement, "time_step", lambda source, atari, timeout, step=step: step)
         chosen = plan()

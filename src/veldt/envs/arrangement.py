@@ -30,7 +30,7 @@ from veldt.user_code.torch_state import users_torch
 _PROBE_SECONDS, _CHUNKS = 0.04, 5
 _SPIN_S = 50e-6
 _MAKE_DEADLINE = 120.0  # seconds
-# Worker processes pay off if a process steps for at least this many times the duration of one hand-over.
+# Worker processes pay off if a process steps for at least this many times as long as a message to it and back takes.
 WORTH_PROCESSES = 10.0
 
 
@@ -119,7 +119,7 @@ def _time_step(env: StepEnv, record: Record) -> float:
     return min(chunk() for _ in range(_CHUNKS))
 
 
-def time_hand_over(repeats: int = 100) -> float:
+def time_message(repeats: int = 100) -> float:
     """Returns the seconds of a message to another process and back: the overhead of one step in a worker."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as echo:
         assert echo.stdin is not None and echo.stdout is not None
@@ -136,7 +136,7 @@ def time_hand_over(repeats: int = 100) -> float:
 
 @contextlib.contextmanager
 def _on_different_cores(pid: int) -> Iterator[None]:
-    """Pins this process to one core and `pid` to another: on one shared core, hand-overs would be much faster."""
+    """Pins this process to one core and `pid` to another: on one shared core, messages would be much faster."""
     cores = allowed_cores()
     if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
         yield
@@ -182,16 +182,16 @@ def arrange(
 def _worth_processes(
     source: EnvSource, config: EnvConfig, atari: AtariConfig, cores: int
 ) -> tuple[bool, str]:
-    """Returns whether a step takes so much longer than a hand-over that processes pay off, and the reason."""
+    """Returns whether a step takes so much longer than a message that processes pay off, and the reason."""
     try:
-        step, hand_over = time_step(source, atari, config.env_timeout), time_hand_over()
+        step, message_time = time_step(source, atari, config.env_timeout), time_message()
     except EnvError as error:
         if config.on_env_error == "stop":
             raise
         return True, f"it is kept apart: {error}"
     share = step * config.num_envs / max(1, min(cores, config.num_envs))
-    reason = f"a step takes {step * 1e6:.0f} µs and a hand-over {hand_over * 1e6:.0f} µs"
-    return share >= WORTH_PROCESSES * hand_over, reason
+    reason = f"a step takes {step * 1e6:.0f} µs, a message to a process and back {message_time * 1e6:.0f} µs"
+    return share >= WORTH_PROCESSES * message_time, reason
 
 
 def _in_process(config: EnvConfig, reason: str) -> Arrangement:

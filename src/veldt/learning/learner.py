@@ -116,9 +116,9 @@ class Learner:
         wrong = [name for name in loss.by_group if name not in names]
         if wrong or (wrong := [name for name in due if name not in loss.by_group]):
             raise UsageError(
-                f"{self._algorithm.name} returned losses of the parameter groups {', '.join(loss.by_group) or 'none'}, "
-                f"of which {wrong[0]} {'is missing' if wrong[0] in names else 'is no group'}: return a loss for each "
-                f"group that moves in this update, {', '.join(due)}"
+                f"{self._algorithm.name} returned losses of the parameter groups {', '.join(loss.by_group) or 'none'}: "
+                f"{f'that of {wrong[0]} is missing' if wrong[0] in names else f'there is no group {wrong[0]}'}; return "
+                f"a loss for each group that moves in this update, {', '.join(due)}"
             )
         due_losses = {name: loss.by_group[name] for name in due}
         self._parameters.backward_by_group(due_losses, names)

@@ -60,7 +60,7 @@ class BufferAdder:
             VeldtError: the other side has not gone on within `deadline_s`.
         """
         if priority is not None and not (priority >= 0 and math.isfinite(priority)):
-            raise UsageError(f"priority of a row is {priority}: it must be finite, and 0 or more")
+            raise UsageError(f"the priority of a row is {priority}: it must be finite, and 0 or more")
         slot = self._slot = self._slot or self._free_slot()
         if slot is None:
             return

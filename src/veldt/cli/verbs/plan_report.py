@@ -152,7 +152,7 @@ def _source_of(name: str, request: RunRequest) -> str:
 def _envs(config: TrainConfig, run_plan: RunPlan) -> Decision:
     chosen = run_plan.arrangement
     where = "in this process" if chosen.backend == "in-process" else "in worker processes"
-    rule = f"; processes are worth it where each steps for {WORTH_PROCESSES:g} hand-overs or more at a time"
+    rule = f"; processes are worth it where each steps for {WORTH_PROCESSES:g} times the time of a message"
     if config.envs.env_backend != "auto":
         rule = ""
     alternatives = []

@@ -82,7 +82,7 @@ def _edges(run_plan: RunPlan, parts: _AgentParts) -> dict[str, Edge]:
     if queue < least:
         raise UsageError(
             f"--training-rows is {settings.training_rows:,}, which are {least:,} rollouts of {steps} steps, and "
-            f"--training-queue is {queue:,}: trainers would wait for ever; take room for at least as many"
+            f"--training-queue is {queue:,}: trainers would wait for ever; give --training-queue {least:,} or more"
         )
     depth = max(-(-queue // settings.agent_processes), least)
     return {

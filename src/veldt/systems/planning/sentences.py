@@ -55,5 +55,5 @@ def _describe_phase(learn: OffPolicyConfig, envs: int) -> str:
     return (
         f"after each {learn.steps_per_phase(envs) * envs:,} steps {updates:g} "
         f"{'update' if updates == 1 else 'updates'} of {learn.batch_size:,} transitions (each step is used "
-        f"{learn.training_intensity:g} times), step size {learn.scaled_learning_rate()}"
+        f"{learn.training_intensity:g} times), learning rate {learn.scaled_learning_rate()}"
     )
