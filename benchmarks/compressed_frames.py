@@ -21,7 +21,7 @@ from collections.abc import Callable
 import numpy as np
 
 from veldt.algorithms.base import OffPolicy
-from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
+from veldt.envs.arrangement import Arrangement, make_vector_envs, probe_spec
 from veldt.envs.source import resolve
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Rows, row_layouts
@@ -45,7 +45,10 @@ def measured(game: str, slots: int) -> list[str]:
     steps = config.roles.rows(WIDTH, algorithm.returns.steps)  # type: ignore[attr-defined]
     filled = [SharedArrays(row_layouts(spec, steps, WIDTH), None) for _ in range(slots)]
     envs = make_vector_envs(
-        StepperSettings(source, 1, config.envs, config.atari), spec, steps, Plan("in-process", 0, 1, (), "")
+        StepperSettings(source, 1, config.envs, config.atari),
+        spec,
+        steps,
+        Arrangement("in-process", 0, 1, (), ""),
     )
     rng = np.random.default_rng(0)
     envs.start()

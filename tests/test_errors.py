@@ -38,7 +38,7 @@ def test_the_closest_name(name: str, known: list[str], meant: str | None) -> Non
 def test_a_long_value_leaves_the_beginning_and_the_end_of_a_message() -> None:
     text = str(UsageError(f"--env is {'x' * 100_000}: it must be a name"))
     assert text.startswith("--env is xxx") and text.endswith("xxx: it must be a name")
-    assert " letters left out]" in text and len(text) < 2_100
+    assert " characters left out]" in text and len(text) < 2_100
 
 
 def test_an_error_whose_text_fails_is_named() -> None:

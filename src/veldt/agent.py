@@ -34,7 +34,7 @@ from veldt.networks.recurrent import LSTM, RecurrentState, first_tensor, recurre
 from veldt.runtime.devices import one_thread, to_device
 from veldt.runtime.system_memory import available_memory
 from veldt.runtime.usual_torch import kept_random_numbers, usual_torch
-from veldt.sampling.acted import checked_act, checked_best, num_noise
+from veldt.sampling.checked_actions import checked_act, checked_best, num_noise
 
 _BYTES_PER_WEIGHT = 16  # fp32: the weight, its gradient, and an update rule's state
 _SURELY_FITS = 2**30

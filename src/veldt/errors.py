@@ -1,4 +1,4 @@
-"""Errors that a user sees: one clear sentence with the cause, the value got, what is allowed and how to mend it.
+"""Errors that a user sees: one clear sentence with the cause, the value given, what is allowed and how to correct it.
 
 The command line prints the sentence on stderr and exits with `exit_code`; a traceback is shown only with `--debug`.
 """
@@ -158,11 +158,11 @@ def as_error(
 
 
 def _shortened(message: str) -> str:
-    """Returns a message with its beginning and its end, where cause and mend are, if it is too long."""
+    """Returns a message with its beginning and its end, where the cause and the correction are, if it is too long."""
     if len(message) <= _LONGEST:
         return message
     part = _LONGEST // 2
-    return f"{message[:part]} [{len(message) - 2 * part:,} letters left out] {message[-part:]}"
+    return f"{message[:part]} [{len(message) - 2 * part:,} characters left out] {message[-part:]}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

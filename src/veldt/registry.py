@@ -205,7 +205,7 @@ def import_plugins(modules: Iterable[str]) -> None:
             )
         if find_module(module) is None:
             raise UsageError(
-                f"the plug-in {module!r} is no module that Python finds {where}: install it, or run this in the "
+                f"the plug-in {module!r} is not a module that Python finds {where}: install it, or run this in the "
                 "directory that has its file"
             )
         with as_error(PluginError, f"the plug-in {module} failed when it was imported {where}"):

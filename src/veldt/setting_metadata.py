@@ -115,7 +115,7 @@ def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:
         setting = f"the setting '{name}' of {of}"
         if name not in fields:
             raise UsageError(
-                f"{setting} is no field of a dataclass: write @dataclass(frozen=True, kw_only=True) above the class "
+                f"{setting} is not a field of a dataclass: write @dataclass(frozen=True, kw_only=True) above the class "
                 f"{settings.__name__}"
             )
         # Without a type it is no field of its class, and objects have the base class's default.

@@ -10,7 +10,7 @@ import pytest
 import torch
 from imitation import recorded
 
-from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
+from veldt.envs.arrangement import Arrangement, make_vector_envs, probe_spec
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
@@ -28,7 +28,7 @@ def playing(env: str, steps: int) -> Iterator[tuple[EnvSpec, VectorEnvs]]:
     source, atari = resolve(env), AtariConfig(max_episode_steps=5)
     spec = probe_spec(source, atari)
     settings = StepperSettings(source, 3, EnvConfig(num_envs=WIDTH, env_backend="in-process"), atari)
-    envs = make_vector_envs(settings, spec, steps, Plan("in-process", 0, 1, (), ""), stacks=True)
+    envs = make_vector_envs(settings, spec, steps, Arrangement("in-process", 0, 1, (), ""), stacks=True)
     try:
         envs.start()
         yield spec, envs

@@ -12,7 +12,7 @@ from torch import Tensor
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.spec import ActionSpec
-from veldt.sampling.acted import checked_act, num_noise
+from veldt.sampling.checked_actions import checked_act, num_noise
 
 SPECS = {
     "discrete": ActionSpec("discrete", sizes=(4,), start=(0,)),
@@ -25,7 +25,7 @@ ROWS = 6
 @pytest.mark.parametrize("kind", SPECS)
 def test_actions_are_those_of_the_action_space_and_the_policy_is_stored(kind: str) -> None:
     own = A2C(A2CConfig(), SPECS[kind])
-    policy = torch.randn(ROWS, own.distribution.parameters, generator=torch.Generator().manual_seed(0))
+    policy = torch.randn(ROWS, own.distribution.num_parameters, generator=torch.Generator().manual_seed(0))
     value = torch.arange(ROWS).float()
 
     def forward(observation: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:

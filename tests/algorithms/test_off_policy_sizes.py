@@ -158,7 +158,7 @@ def test_derived_sizes_are_printed() -> None:
         "steps per phase": ("1", "steps/env"),
         "updates per phase": ("4", "updates"),
         "target moves every": ("2,500", "updates"),
-        "step size": ("0.00025", "per update"),
+        "scaled learning rate": ("0.00025", "per update"),
         "Adam's ε": ("0.0003125", "gradient"),  # 0.01 / 32
     }
     apart = {name: (value, unit) for name, value, unit, _ in config.derived(16, in_phases=False)}

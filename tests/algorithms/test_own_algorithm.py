@@ -196,11 +196,11 @@ def test_the_actors_loss_does_not_reach_the_critic() -> None:
     [
         (
             {"actor": 1},
-            "of which critic is missing: return a loss for each group that moves in this update, critic",
+            "actor: that of critic is missing; return a loss for each group that moves in this update, critic",
         ),
         (
             {"critic": 1, "policy": 1},
-            "losses of the parameter groups critic, policy, of which policy is no group",
+            "losses of the parameter groups critic, policy: there is no group policy",
         ),
     ],
 )

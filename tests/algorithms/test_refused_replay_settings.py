@@ -48,9 +48,9 @@ def refused(sentence: str, recipe: str, env: Any, directory: Path, **settings: A
         (
             "rainbow",
             multi_discrete,
-            "^rainbow cannot choose .* several choices at once: take a recipe that can .*a2c, .*ppo",
+            "^rainbow cannot choose .* several discrete choices at once: take a recipe that can .*a2c, .*ppo",
         ),
-        ("ddpg", CARTPOLE, "^ddpg cannot choose .* one of a number of actions: take .*dqn"),
+        ("ddpg", CARTPOLE, "^ddpg cannot choose .* which are discrete: take .*dqn"),
         ("ddpg", multi_discrete, "^ddpg cannot choose .*: take .*ppo"),
         (
             "ddpg",

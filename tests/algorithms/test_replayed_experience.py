@@ -22,7 +22,7 @@ from veldt.algorithms.groups import Targets
 from veldt.algorithms.transitions import QLearningBatch
 from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.batch_sources import BatchShare, ReplaySource
-from veldt.learning.replay_batches import BatchConverter, Noise
+from veldt.learning.replay_batches import BatchConverter, NoiseWidths
 from veldt.replay.batch import ReplayBatch, batch_layouts
 from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.settings import ReplayConfig
@@ -44,12 +44,12 @@ class Learning:
     ) -> None:
         self.walk, self.notes = walk, list[str]()
         config = ReplayConfig(**{"buffer_size": 1000} | (replay or {}))
-        self.experience = ReplaySource(
+        self.batch_source = ReplaySource(
             algorithm,
             partial(algorithm.targets, nothing, Targets(target=nothing)),
             walk.slot,
             ReplayBuffer(SPEC, walk.slot.width, config, algorithm.returns),
-            BatchConverter(SPEC, Noise(noise, 0), CPU),
+            BatchConverter(SPEC, NoiseWidths(noise, 0), CPU),
             BatchShare(algorithm.batch_size, algorithm.learning_starts, seed=1, edge=NoAllReduce()),
             StageClock(),
             self.notes.append,
@@ -59,7 +59,7 @@ class Learning:
         """Samples, and makes the batches; returns copies, since a batch is valid until the next."""
         return [
             (copy.deepcopy(batch), version)
-            for batch, version in self.experience.batches(self.walk.phase(), progress)
+            for batch, version in self.batch_source.batches(self.walk.phase(), progress)
         ]
 
 
@@ -94,13 +94,13 @@ def test_updates_follow_from_steps(
     for _ in range(phases):
         batches = own.phase()
         done += len(batches)
-        if own.walk.steps > starts and len(own.experience.buffer) < batch:
+        if own.walk.steps > starts and len(own.batch_source.buffer) < batch:
             starts = own.walk.steps
         due = max(Fraction(0), Fraction(own.walk.steps - starts)) * Fraction(intensity) / batch
-        assert done == own.experience.updates == int(due)
+        assert done == own.batch_source.updates == int(due)
         assert all(len(rows.action) == batch for rows, _ in batches)
-        metrics = own.experience.metrics()
-        assert metrics["replay/transitions"] == len(own.experience.buffer)
+        metrics = own.batch_source.metrics()
+        assert metrics["replay/transitions"] == len(own.batch_source.buffer)
         learned = own.walk.steps - starts
         assert metrics["replay/training_intensity"] == pytest.approx(
             done * batch / learned if learned > 0 else 0.0
@@ -127,14 +127,14 @@ def test_a_buffer_that_shrinks_below_a_batch_pauses_learning_and_no_longer() -> 
         own.walk.length = 1 if 20 <= phase < 26 else 1000
         batches = own.phase()
     assert len(batches) == 40
-    assert own.experience.metrics()["replay/training_intensity"] == pytest.approx(48.0)
+    assert own.batch_source.metrics()["replay/training_intensity"] == pytest.approx(48.0)
 
 
 def test_the_intensity_is_reached() -> None:
     own = Learning(Walk(3, 2, length=1000), dqn(batch_size=8, training_intensity=0.5, learning_starts=20))
     for _ in range(400):
         own.phase()
-    assert own.experience.metrics()["replay/training_intensity"] == pytest.approx(0.5, rel=0.01)
+    assert own.batch_source.metrics()["replay/training_intensity"] == pytest.approx(0.5, rel=0.01)
 
 
 def test_batches_hold_steps_of_the_envs_and_their_mean_version() -> None:
@@ -169,15 +169,15 @@ def test_importance_weights_correct_the_more_the_further_the_run_is() -> None:
         steps = own.walk.phase()
         for number in list(own.walk.numbers)[-10:]:
             known[number] = max(known.values(), default=1.0)
-        for batch, _ in own.experience.batches(steps, progress):
+        for batch, _ in own.batch_source.batches(steps, progress):
             priority = np.array([known[number] for number in in_row(batch)])
             beta = 0.25 + 0.5 * progress
-            assert own.experience.metrics()["replay/beta"] == pytest.approx(beta)
+            assert own.batch_source.metrics()["replay/beta"] == pytest.approx(beta)
             np.testing.assert_allclose(batch.weight, (priority / priority.min()) ** (-0.5 * beta), rtol=1e-4)
             errors = 0.1 + in_row(batch) % 7
-            own.experience.update_priorities(torch.from_numpy(errors))
+            own.batch_source.update_priorities(torch.from_numpy(errors))
             known.update(zip(in_row(batch).tolist(), errors.tolist(), strict=True))
-    assert own.experience.metrics()["replay/dropped_priorities"] == 0.0
+    assert own.batch_source.metrics()["replay/dropped_priorities"] == 0.0
 
 
 def share_of(number: float, own: Learning) -> float:
@@ -185,43 +185,43 @@ def share_of(number: float, own: Learning) -> float:
     batch = ReplayBatch.allocate(batch_layouts(SPEC, 20))
     shares = []
     for seed in range(100):
-        own.experience.buffer.sample(batch, seed)
+        own.batch_source.buffer.sample(batch, seed)
         shares.append(np.mean(batch.observation[""] == number))
     return float(np.mean(shares))
 
 
 def test_priorities_go_to_the_rows_that_were_drawn() -> None:
     own = Learning(Walk(10, 2, length=1000), dqn(training_intensity=64.0), {"replay": "prioritised"})
-    for batch, _ in own.experience.batches(own.walk.phase(), 0.0):
-        own.experience.update_priorities(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
+    for batch, _ in own.batch_source.batches(own.walk.phase(), 0.0):
+        own.batch_source.update_priorities(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
     assert share_of(8.0, own) > 0.99
 
 
 def test_uniform_samples_have_no_priorities_and_no_weights() -> None:
     own = Learning(Walk(10, 2, length=1000), dqn(training_intensity=64.0))
-    for batch, _ in own.experience.batches(own.walk.phase(), 0.5):
+    for batch, _ in own.batch_source.batches(own.walk.phase(), 0.5):
         assert torch.equal(batch.weight, torch.ones(8))
-        own.experience.update_priorities(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
+        own.batch_source.update_priorities(torch.from_numpy(np.where(in_row(batch) == 8.0, 1e6, 0.0)))
     assert share_of(8.0, own) == pytest.approx(1 / 20, abs=0.03)
-    assert "replay/beta" not in own.experience.metrics()
+    assert "replay/beta" not in own.batch_source.metrics()
 
 
 def test_learning_pauses_while_a_buffer_is_filled_again_and_does_not_catch_up() -> None:
     before = Learning(Walk(5, 2, length=1000), dqn(learning_starts=30))
     for _ in range(6):
         before.phase()
-    assert before.experience.updates == 15
+    assert before.batch_source.updates == 15
     again = Learning(before.walk, dqn(learning_starts=30))
-    again.experience.load(before.experience.counters())
-    assert again.experience.refill(60) == 30
-    assert again.experience.metrics()["replay/training_intensity"] == 0.0
+    again.batch_source.load(before.batch_source.counters())
+    assert again.batch_source.refill(60) == 30
+    assert again.batch_source.metrics()["replay/training_intensity"] == 0.0
     assert [len(again.phase()) for _ in range(6)] == [0, 0, 0, 5, 5, 5]
-    assert again.experience.updates == 30
-    assert again.experience.metrics()["replay/training_intensity"] == pytest.approx(4.0)
+    assert again.batch_source.updates == 30
+    assert again.batch_source.metrics()["replay/training_intensity"] == pytest.approx(4.0)
     # And a run that is stopped again goes on from there.
     third = Learning(before.walk, dqn(learning_starts=30))
-    third.experience.load(again.experience.counters())
-    assert third.experience.refill(120) == 30
+    third.batch_source.load(again.batch_source.counters())
+    assert third.batch_source.refill(120) == 30
     assert [len(third.phase()) for _ in range(4)] == [0, 0, 0, 5]
 
 
@@ -236,10 +236,10 @@ def test_counters_are_all_there_is_besides_the_buffer(intensity: float) -> None:
     for phase in range(9):
         one.phase()
         if phase == 5:
-            one.experience.refill(one.walk.steps)
+            one.batch_source.refill(one.walk.steps)
         other.walk.phase()
-        other.experience.buffer.append(other.walk.slot)
-    other.experience.load(json.loads(json.dumps(one.experience.counters())))
+        other.batch_source.buffer.append(other.walk.slot)
+    other.batch_source.load(json.loads(json.dumps(one.batch_source.counters())))
     compared = 0
     for _ in range(9):
         pairs = list(zip(one.phase(0.5), other.phase(0.5), strict=True))
@@ -248,7 +248,7 @@ def test_counters_are_all_there_is_besides_the_buffer(intensity: float) -> None:
             assert version == same_version
             for name in ("observation", "action", "target", "weight", "noise"):
                 assert torch.equal(getattr(batch, name), getattr(same, name)), name
-        assert one.experience.metrics() == other.experience.metrics()
+        assert one.batch_source.metrics() == other.batch_source.metrics()
     assert compared > 0
 
 
@@ -269,7 +269,7 @@ def c51(clip_rewards: bool) -> C51:
 
 
 def outside(own: Learning) -> float:
-    return own.experience.metrics()["replay/rewards_outside_atoms"]
+    return own.batch_source.metrics()["replay/rewards_outside_atoms"]
 
 
 def test_rewards_outside_of_the_atoms_range_are_counted_with_one_warning() -> None:
@@ -292,7 +292,7 @@ def test_rewards_outside_of_the_atoms_range_are_counted_with_one_warning() -> No
     assert len(own.notes) == 1
     # Nor is it told again after a resume.
     again = Learning(own.walk, c51(clip_rewards=False))
-    again.experience.load(own.experience.counters())
+    again.batch_source.load(own.batch_source.counters())
     own.walk.reward = 1.0
     again.phase()
     assert outside(again) > outside(own) and not again.notes
@@ -312,5 +312,5 @@ def test_scalar_values_have_no_range() -> None:
     own = Learning(Walk(5, 2), dqn())
     own.walk.reward = 1e9
     own.phase()
-    assert "replay/rewards_outside_atoms" not in own.experience.metrics()
+    assert "replay/rewards_outside_atoms" not in own.batch_source.metrics()
     assert not own.notes

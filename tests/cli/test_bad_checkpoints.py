@@ -122,7 +122,10 @@ def test_given_settings_that_the_run_does_not_have(
     (run / "config.json").write_text(json.dumps(config))
     for verb in ("resume", "reproduce"):
         said = refused(verb, str(run), code=1)
-        assert f"the section '{section}' with the value {values}, which are no settings of the run" in said
+        assert (
+            f"the section '{section}' with the value {values}, which the run does not have as settings"
+            in said
+        )
 
 
 def test_an_env_is_reproduced_with_its_keyword_arguments(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_files_outside_of_the_checkpoint_are_refused(name: str, verb: str, run: 
             checkpoint,
             lambda manifest: manifest.update(files={name: manifest["files"]["weights.safetensors"]}),
         )
-    assert "names files that are no part of a checkpoint" in refused(verb, str(run), code=1)
+    assert "names files that are not part of a checkpoint" in refused(verb, str(run), code=1)
 
 
 def test_a_checkpoint_without_weights_is_refused(run: Path, refused: Any) -> None:

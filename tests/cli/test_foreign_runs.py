@@ -376,7 +376,7 @@ def test_a_named_pipe_as_a_file_of_a_run_does_not_block(
         main([*verb.split(), str(run)])
     else:
         said = refused(*verb.split(), str(run), code=code)
-        assert str(run / name) in said and "it is no regular file" in said
+        assert str(run / name) in said and "it is not a regular file" in said
 
 
 @pytest.mark.timeout(60)

@@ -35,9 +35,9 @@ EVALUATE = {
     "--protocol atari --starts x": "--starts is x, and --protocol atari plays episodes from their beginning",
     "--starts x --episodes 3": "--episodes is 3, and --protocol human-starts plays one episode from each start: leave",
     "--starts x": "--starts x: there is no such file; `veldt record-starts RUN` makes one",
-    "--starts .": "--starts . is no file: name the file of starts",
+    "--starts .": "--starts . is not a file: name the file of starts",
     "--starts empty": "--starts empty is empty: `veldt record-starts RUN` makes one",
-    "--starts text": "--starts text is no file of starts, or it is damaged",
+    "--starts text": "--starts text is not a file of starts, or it is damaged",
     "--protocol human": "--protocol is 'human': it must be one of episodes, atari, human-starts",
 }
 

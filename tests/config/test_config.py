@@ -278,7 +278,7 @@ def test_an_unknown_algorithm_is_refused(algorithm: str | None) -> None:
         ({"learn": ...}, "lacks the section 'learn': config.json is not as veldt wrote it"),
         (
             {"learn": "x"},
-            "has the section 'learn' with the value 'x', which is no JSON object: config.json is not",
+            "has the section 'learn' with the value 'x', which is not a JSON object: config.json is not",
         ),
         (
             {"run": [10**5000]},
@@ -286,7 +286,7 @@ def test_an_unknown_algorithm_is_refused(algorithm: str | None) -> None:
         ),
         (
             {"roles": 3},
-            "has the section 'roles' with the value 3, which is no JSON object: config.json is not",
+            "has the section 'roles' with the value 3, which is not a JSON object: config.json is not",
         ),
         (
             {"run": {"steps": "x"}},

@@ -86,7 +86,7 @@ def test_learning_rates() -> None:
     rates = {group.name: group.learning_rate and group.learning_rate(0.5) for group in ddpg.groups}
     assert rates == {"actor": pytest.approx(5.5e-4), "critic": None}
     assert DQNConfig(learning_rate="linear:1e-3:0", batch_size=512).derived(1, False)[-2][:3] == (
-        "step size",
+        "scaled learning rate",
         "linear:1e-3:0 x 3",
         "per update",
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from veldt.envs.action_replay import ActionsUntil
-from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
+from veldt.envs.arrangement import Arrangement, make_vector_envs, probe_spec
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
@@ -43,9 +43,9 @@ def make(
 ) -> VectorEnvs:
     """In this process, or in `processes` of their own (all on one core: that changes no number)."""
     backend = "workers" if processes else "in-process"
-    plan = Plan(backend, processes, groups, (0,) * processes, "for a test")
+    arrangement = Arrangement(backend, processes, groups, (0,) * processes, "for a test")
     spec = probe_spec(settings.source, settings.atari)
-    return make_vector_envs(settings, spec, steps, plan, stacks, actions_until)
+    return make_vector_envs(settings, spec, steps, arrangement, stacks, actions_until)
 
 
 def kill_child(name: str) -> None:

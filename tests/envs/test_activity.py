@@ -12,7 +12,7 @@ from slots import hashing_policy, phases, settings_for
 
 from environments import Reset, Scripted, Step
 from veldt.envs.action_replay import Unfinished
-from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec, time_step
+from veldt.envs.arrangement import Arrangement, make_vector_envs, probe_spec, time_step
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
@@ -85,7 +85,7 @@ def made(settings: StepperSettings, groups: int) -> VectorEnvs:
     Told.numbered = False
     spec = probe_spec(settings.source, settings.atari)
     Told.numbered, Told.made = True, 0
-    return make_vector_envs(settings, spec, 7, Plan("in-process", 0, groups, (), "for a test"))
+    return make_vector_envs(settings, spec, 7, Arrangement("in-process", 0, groups, (), "for a test"))
 
 
 @pytest.mark.parametrize("groups", [1, 2])

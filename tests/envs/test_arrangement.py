@@ -20,8 +20,8 @@ from veldt.envs.workers import deal
 from veldt.errors import EnvError, UsageError
 
 
-def plan(env: Any = "CartPole-v1", accelerators: int = 0, **simulation: Any) -> arrangement.Plan:
-    return arrangement.plan(resolve(env), EnvConfig(**simulation), AtariConfig(), accelerators)
+def plan(env: Any = "CartPole-v1", accelerators: int = 0, **simulation: Any) -> arrangement.Arrangement:
+    return arrangement.arrange(resolve(env), EnvConfig(**simulation), AtariConfig(), accelerators)
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 8])
@@ -44,7 +44,7 @@ def test_the_chosen_arrangement_can_be_requested(
     assert chosen.groups == 2 or alternate != "on"
     assert chosen.groups == 1 or alternate != "off"
     resolved = chosen.resolve(EnvConfig(**asked))
-    again = arrangement.plan(resolve("CartPole-v1"), resolved, AtariConfig(), accelerators)
+    again = arrangement.arrange(resolve("CartPole-v1"), resolved, AtariConfig(), accelerators)
     assert (again.backend, again.processes, again.groups) == ("workers", chosen.processes, chosen.groups)
 
 
@@ -70,7 +70,7 @@ def test_a_cheap_environment_runs_in_process_and_an_expensive_one_in_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(arrangement, "allowed_cores", lambda: [0, 1])
-    monkeypatch.setattr(arrangement, "time_hand_over", lambda: 30e-6)
+    monkeypatch.setattr(arrangement, "time_message", lambda: 30e-6)
     for step, backend in ((1e-6, "in-process"), (1e-3, "workers")):
         monkeypatch.setattr(arrangement, "time_step", lambda source, atari, timeout, step=step: step)
         chosen = plan()

@@ -257,7 +257,8 @@ def test_no_altered_file_is_read(data: st.DataObject, tmp_path_factory: pytest.T
         altered[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
         path.write_bytes(altered)
     with pytest.raises(
-        UsageError, match=r"^--starts .*(is empty|is no file of starts|altered or damaged|by a newer veldt)"
+        UsageError,
+        match=r"^--starts .*(is empty|is not a file of starts|altered or damaged|by a newer veldt)",
     ):
         read_starts(path)
 
@@ -266,13 +267,13 @@ def test_files_that_hold_no_starts_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "starts"
     with pytest.raises(UsageError, match="there is no such file; `veldt record-starts RUN` makes one"):
         read_starts(path)
-    with pytest.raises(UsageError, match="is no file: name the file of starts"):
+    with pytest.raises(UsageError, match="is not a file: name the file of starts"):
         read_starts(tmp_path)
     save_file({"seed": np.zeros(3)}, path)  # as weights are
-    with pytest.raises(UsageError, match="is no file of starts"):
+    with pytest.raises(UsageError, match="is not a file of starts"):
         read_starts(path)
     path.write_text(json.dumps({"starts": []}))
-    with pytest.raises(UsageError, match="is no file of starts, or it is damaged"):
+    with pytest.raises(UsageError, match="is not a file of starts, or it is damaged"):
         read_starts(path)
 
 
@@ -291,7 +292,7 @@ def test_an_empty_file_and_one_of_a_newer_format_are_refused(
     with pytest.raises(UsageError, match="has no starts: record some"):
         read_starts(path)
     starts_file.write_starts_file(path, none, {"env": "CartPole-v1"})
-    with pytest.raises(UsageError, match="is no file of starts: 'digests'"):
+    with pytest.raises(UsageError, match="is not a file of starts: 'digests'"):
         read_starts(path)
     monkeypatch.setattr(starts_file, "FORMAT", 2)
     starts_file.write_starts_file(path, none, known)
@@ -312,7 +313,7 @@ def test_an_empty_file_and_one_of_a_newer_format_are_refused(
 )
 def test_starts_that_are_signed_but_not_as_veldt_writes_them(change: dict[str, Any], tmp_path: Path) -> None:
     path = write_signed(tmp_path, {}, change)
-    with pytest.raises(UsageError, match="is no file of starts"):
+    with pytest.raises(UsageError, match="is not a file of starts"):
         read_starts(path)
 
 
@@ -328,7 +329,7 @@ def test_starts_that_are_signed_but_not_as_veldt_writes_them(change: dict[str, A
 )
 def test_starts_with_numbers_that_are_none(change: dict[str, np.ndarray], tmp_path: Path) -> None:
     path = write_signed(tmp_path, change, {})
-    with pytest.raises(UsageError, match="is no file of starts"):
+    with pytest.raises(UsageError, match="is not a file of starts"):
         read_starts(path)
 
 

@@ -35,7 +35,7 @@ def test_acting_and_learning_never_block_each_other_and_keep_the_ratio(
     bounds = {"intensity": intensity, "batch_size": batch}
     slack = least_slack(**bounds, steps_at_once=flush * actors, steps_kept_back=kept_back) + extra
     rate_limiter = RateLimiter(
-        RateLimiterSpec(actors, 1, **bounds, starts=starts + batch, slack=slack), context=None
+        RateLimiterSpec(actors, 1, **bounds, learning_starts=starts + batch, slack=slack), context=None
     )
     for who in [*order, *range(6)] * 5:
         moved = False
@@ -55,7 +55,7 @@ def test_acting_and_learning_never_block_each_other_and_keep_the_ratio(
 
 def test_without_an_intensity_neither_side_waits() -> None:
     rate_limiter = RateLimiter(
-        RateLimiterSpec(2, 1, intensity=0.0, starts=10, batch_size=4, slack=0.0), context=None
+        RateLimiterSpec(2, 1, intensity=0.0, learning_starts=10, batch_size=4, slack=0.0), context=None
     )
     assert rate_limiter.may_act() and not rate_limiter.may_learn()
     rate_limiter.steps_A[:] = 5
@@ -67,7 +67,7 @@ def test_without_an_intensity_neither_side_waits() -> None:
 def test_no_actor_begins_a_slot_when_the_steps_are_done() -> None:
     for intensity in (0.0, 1.0):
         rate_limiter = RateLimiter(
-            RateLimiterSpec(2, 1, intensity, starts=10, batch_size=4, slack=1000.0), context=None
+            RateLimiterSpec(2, 1, intensity, learning_starts=10, batch_size=4, slack=1000.0), context=None
         )
         rate_limiter.max_steps = 20
         rate_limiter.steps_A[:] = 9
@@ -79,7 +79,9 @@ def test_no_actor_begins_a_slot_when_the_steps_are_done() -> None:
 
 
 def test_waived_samples_are_not_due() -> None:
-    rate_limiter = RateLimiter(RateLimiterSpec(1, 2, 2.0, starts=10, batch_size=4, slack=50.0), context=None)
+    rate_limiter = RateLimiter(
+        RateLimiterSpec(1, 2, 2.0, learning_starts=10, batch_size=4, slack=50.0), context=None
+    )
     rate_limiter.steps_A[0], rate_limiter.updates_L[:] = 110, 3
     assert rate_limiter.due == 200 and rate_limiter.samples == 24 and not rate_limiter.may_act()
     rate_limiter.waive_backlog()
@@ -98,7 +100,7 @@ def test_a_slack_that_would_stop_both_is_refused() -> None:
 
 def test_of_independent_learners_any_free_one_makes_the_next_update() -> None:
     """One that is lost does not keep the others."""
-    spec = RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch_size=10, slack=100.0, together=False)
+    spec = RateLimiterSpec(1, 2, intensity=2.0, learning_starts=0, batch_size=10, slack=100.0, together=False)
     rate_limiter = RateLimiter(spec, None)
     rate_limiter.steps_A[0] = 15
     assert rate_limiter.may_learn(0) and rate_limiter.may_learn(1)
@@ -110,6 +112,8 @@ def test_of_independent_learners_any_free_one_makes_the_next_update() -> None:
     )
     rate_limiter.steps_A[0] = 20
     assert rate_limiter.may_learn(0)
-    together = RateLimiter(RateLimiterSpec(1, 2, intensity=2.0, starts=0, batch_size=10, slack=100.0), None)
+    together = RateLimiter(
+        RateLimiterSpec(1, 2, intensity=2.0, learning_starts=0, batch_size=10, slack=100.0), None
+    )
     together.steps_A[0], together.updates_L[0] = 20, 2
     assert not together.may_learn(0) and together.may_learn(1), "the other's are to come first"

@@ -58,11 +58,11 @@ def test_the_slack_is_kept_with_counts_of_any_age_and_training_continues(
             ends[role].receive_counts(server.counts_for(role))
         steps = sum(int(e.steps_A[n]) for n, e in enumerate(ends[1:]))
         samples = int(ends[0].updates_L[0]) * batch
-        due = (steps - spec.starts) * intensity
+        due = (steps - spec.learning_starts) * intensity
         assert due <= samples + slack + intensity * flush * actors + 1e-6
         assert samples <= max(0.0, due + stale * intensity) + 1e-6
     before = int(ends[0].updates_L[0])
-    for _ in range(400 * max(1, round(spec.starts / flush / actors))):
+    for _ in range(400 * max(1, round(spec.learning_starts / flush / actors))):
         for role, end in enumerate(ends):
             server.receive_report(role, end.report())
             end.receive_counts(server.counts_for(role))

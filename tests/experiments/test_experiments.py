@@ -241,7 +241,7 @@ def test_a_directory_of_the_users_is_refused(tmp_path: Path) -> None:
     ):
         Workspace(tmp_path, experiment([]), Request("small", 1)).open()
     (tmp_path / "experiment.json").write_text("[1]")
-    with pytest.raises(UsageError, match=r"is damaged .no JSON object."):
+    with pytest.raises(UsageError, match=r"is damaged .not a JSON object."):
         Workspace(tmp_path, experiment([]), Request("small", 1)).open()
 
 

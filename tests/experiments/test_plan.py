@@ -163,10 +163,10 @@ def test_games_are_named_once() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("batches --games Pnog", "--games has 'Pnog', which is no Atari game (did you mean 'Pong'?)"),
+        ("batches --games Pnog", "--games has 'Pnog', which is not an Atari game (did you mean 'Pong'?)"),
         ("batches --games CartPol-v1", "no environment 'CartPol-v1' (did you mean 'CartPole-v1'?)"),
         ("batches --games nosuch:env", "there is no module 'nosuch'"),
-        ("minatar --games Pong", "--games has 'Pong', which is no game of MinAtar: known are asterix,"),
+        ("minatar --games Pong", "--games has 'Pong', which is not a game of MinAtar: known are asterix,"),
         (
             "batches --games CartPole-v1 Pendulum-v1",
             "dqn on Pendulum-v1 cannot begin: dqn cannot choose this environment's actions, which are continuous",
@@ -177,9 +177,9 @@ def test_games_are_named_once() -> None:
         ),
         (
             "scores --games CartPole-v1",
-            "--games has 'CartPole-v1', which is no Atari game, and this experiment",
+            "--games has 'CartPole-v1', which is not an Atari game, and this experiment",
         ),
-        ("throughput --games Pendulum-v1", "--games has 'Pendulum-v1', which is no Atari game, and this"),
+        ("throughput --games Pendulum-v1", "--games has 'Pendulum-v1', which is not an Atari game, and this"),
     ],
 )
 def test_a_game_that_cannot_be_trained_is_refused_before_anything_is_made(

@@ -62,13 +62,13 @@ def test_gaussian_density_and_entropy() -> None:
 
 def test_categorical_samples_have_the_policys_frequencies() -> None:
     own, logits = Categorical(4), torch.tensor([0.0, 1.0, -1.0, 2.0])
-    chosen = own.sample(logits.expand(DRAWS, -1), own.prepare(draws(own.noise)))
+    chosen = own.sample(logits.expand(DRAWS, -1), own.prepare(draws(own.num_noise)))
     assert_frequencies(chosen, logits.softmax(-1))
 
 
 def test_multi_categorical_dimensions_have_their_frequencies_and_are_independent() -> None:
     own, logits = MultiCategorical((3, 2)), torch.tensor([0.0, 1.0, -1.0, 0.5, 0.0])
-    chosen = own.sample(logits.expand(DRAWS, -1), own.prepare(draws(own.noise)))
+    chosen = own.sample(logits.expand(DRAWS, -1), own.prepare(draws(own.num_noise)))
     first, second = logits[:3].softmax(-1), logits[3:].softmax(-1)
     joint = (first[:, None] * second[None]).flatten()
     assert_frequencies(chosen[:, 0] * 2 + chosen[:, 1], joint)
@@ -76,7 +76,7 @@ def test_multi_categorical_dimensions_have_their_frequencies_and_are_independent
 
 def test_gaussian_samples_fall_evenly_into_the_quantiles() -> None:
     own, parameters = Gaussian(2), torch.tensor([1.0, -2.0, 0.5, -1.0])
-    chosen = own.sample(parameters.expand(DRAWS, -1), own.prepare(draws(own.noise)))
+    chosen = own.sample(parameters.expand(DRAWS, -1), own.prepare(draws(own.num_noise)))
     for d in range(2):
         reference = distributions.Normal(parameters[d], parameters[2 + d].exp())
         quantile = reference.cdf(chosen[:, d])
@@ -89,8 +89,8 @@ def test_gaussian_samples_fall_evenly_into_the_quantiles() -> None:
 def test_a_sample_depends_on_its_noise_and_not_on_its_batch(
     own: Categorical | MultiCategorical | Gaussian,
 ) -> None:
-    parameters = random_parameters(own.parameters, 32)
-    noise = own.prepare(draws(own.noise)[:32])
+    parameters = random_parameters(own.num_parameters, 32)
+    noise = own.prepare(draws(own.num_noise)[:32])
     together = own.sample(parameters, noise)
     apart = torch.cat([own.sample(parameters[n : n + 1], noise[n : n + 1]) for n in range(32)])
     assert torch.equal(together, apart)

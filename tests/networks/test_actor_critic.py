@@ -34,7 +34,7 @@ def test_heads_are_float32(field: ArraySpec, action: ActionSpec, shared: bool, p
     own = network(field, action, shared)
     apply_precision(own, precision, CPU)
     policy, value = own(observations(field))
-    assert policy.shape == (7, policy_distribution(action).parameters)
+    assert policy.shape == (7, policy_distribution(action).num_parameters)
     assert value.shape == (7,)
     assert policy.dtype == value.dtype == torch.float32
     torso_types = {parameter.dtype for parameter in own.torso.parameters()}

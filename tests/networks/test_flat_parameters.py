@@ -186,6 +186,6 @@ def test_unused_and_frozen_parameters_have_a_zero_gradient() -> None:
 def test_values_of_a_network_that_contains_this_one_are_refused() -> None:
     parameters = FlatParameters(network(VECTOR))
     before = parameters.fp32_params.clone()
-    with pytest.raises(RuntimeError, match="second torso is no parameter of it"):
+    with pytest.raises(RuntimeError, match="the network has no parameter second torso"):
         parameters.load({**parameters.tensors(), "second torso": torch.zeros(3)})
     assert torch.equal(parameters.fp32_params, before)

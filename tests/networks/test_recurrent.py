@@ -131,7 +131,7 @@ def test_recurrent_state_and_heads_are_float32(field: ArraySpec, action: ActionS
     apply_precision(own, precision, CPU)
     given = torch.zeros(6, *field.network_shape, dtype=getattr(torch, field.dtype))
     policy, value, state = own(given, torch.zeros(2, own.recurrent_size))
-    assert (policy.shape, value.shape) == ((6, policy_distribution(action).parameters), (6,))
+    assert (policy.shape, value.shape) == ((6, policy_distribution(action).num_parameters), (6,))
     assert state.shape == (2, 2 * UNITS)
     assert {policy.dtype, value.dtype, state.dtype} == {torch.float32}
     kept = [*own.core.parameters(), *own.heads.parameters()]

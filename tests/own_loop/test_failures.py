@@ -57,7 +57,7 @@ def test_an_exception_names_file_and_line_and_carries_the_traceback() -> None:
         (
             {"one": programs.returns_what_cannot_be_sent},
             {},
-            r"^the one failed \(what the one returned\['history'\]\[1\]\[1\] is of the type set: between .* go None",
+            r"^the one failed \(what the one returned\['history'\]\[1\]\[1\] is of the type set: .* must be None, a",
         ),
         (
             {"learner": programs.pushes_nan},
@@ -168,7 +168,7 @@ ONE = veldt.Processes(programs.waits)
         (
             {"one": veldt.Processes(programs.waits, kwargs={"speed": 1})},
             {},
-            r"'speed', which is no parameter",
+            r"'speed', which is not a parameter",
         ),
         (
             {"one": veldt.Processes(lambda process, lock: None, kwargs={"lock": (x for x in ())})},

@@ -104,7 +104,7 @@ def test_the_command_line_knows_what_a_plugin_adds(tmp_path: Path) -> None:
     assert "--quantiles" in helped.stdout and "Number of quantiles of the return. [200]" in helped.stdout
     missing = command("recipes", "--plugin", "qr_dnq", cwd=EXAMPLES, home=tmp_path)
     assert (missing.returncode, missing.stdout) == (2, "")
-    assert missing.stderr.startswith("veldt: the plug-in 'qr_dnq' is no module that Python finds")
+    assert missing.stderr.startswith("veldt: the plug-in 'qr_dnq' is not a module that Python finds")
     unnamed = command("recipes", "--plugin", cwd=EXAMPLES, home=tmp_path)
     assert unnamed.returncode == 2 and "--plugin is without a value" in unnamed.stderr
     both = command("recipes", "--plugin", "qr_dqn,gala", cwd=EXAMPLES, home=tmp_path)
@@ -129,7 +129,7 @@ def test_a_run_in_another_shell(tmp_path: Path) -> None:
     assert resumed.returncode == 0, resumed.stderr
     lost = command("evaluate", str(run), "--episodes", "1", cwd=other, home=home)
     assert lost.returncode == 2
-    assert "the plug-in 'my_plugin' is no module that Python finds" in lost.stderr
+    assert "the plug-in 'my_plugin' is not a module that Python finds" in lost.stderr
     # The same file beside a run of somebody else, whom this user has never trained with.
     stranger = tmp_path / "stranger"
     refused = command("evaluate", str(run), "--episodes", "1", cwd=mine, home=stranger)
@@ -272,6 +272,6 @@ def test_unknown_plugins_in_a_configuration(tmp_path: Path, qr_dqn: None) -> Non
     config = run.path / "config.json"
     for wrong in ('["os; import os"]', '["../evil"]', '["os..path"]', '["json:load"]', '["1st"]', '[""]'):
         config.write_text(config.read_text().replace('"qr_dqn"', wrong[1:-1], 1))
-        with pytest.raises(UsageError, match="is no module that Python finds"):
+        with pytest.raises(UsageError, match="is not a module that Python finds"):
             veldt.load(run.path)
         config.write_text(config.read_text().replace(wrong[1:-1], '"qr_dqn"', 1))

@@ -129,7 +129,7 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
             "mine",
             Mine,
             NotDecorated,
-            r"'quantiles' of the algorithm mine is no field .* @dataclass\(frozen=True",
+            r"'quantiles' of the algorithm mine is not a field .* @dataclass\(frozen=True",
         ),
         ("mine", Mine, NoDefault, "'quantiles' of the algorithm mine has no default value"),
         (
@@ -149,7 +149,7 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
             "mine",
             type("NoPolicy", (OnPolicy,), {"capabilities": {"off-policy-corrected"}}),
             PPOConfig,
-            "no subclass of .*PolicyGradient",
+            "not a subclass of .*PolicyGradient",
         ),
         ("mine", Confused, PPOConfig, r"'on-polcy' \(did you mean 'on-policy'\?\): known are"),
         (
@@ -165,7 +165,7 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
             r"has the capabilities \(.replay., .discrete-actions.\): they must be a set of",
         ),
         ("mine", NoReplay, DQNConfig, "is a subclass of OffPolicy, and lacks the capability 'replay'"),
-        ("mine", Claims, PPOConfig, "is no subclass of OffPolicy, and has the capability 'replay'"),
+        ("mine", Claims, PPOConfig, "is not a subclass of OffPolicy, and has the capability 'replay'"),
     ],
 )
 def test_algorithms_of_another_kind(name: str, algorithm: Any, settings: Any, message: str) -> None:

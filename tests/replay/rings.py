@@ -24,7 +24,7 @@ def positions(ring: Ring) -> list[int]:
     found = []
     for b in range(ring.width):
         end = max(0, int(ring.head[b]) - ring.steps + 1)
-        for row in range(max(0, end - ring.share), end):
+        for row in range(max(0, end - ring.capacity_per_env), end):
             if ring.valid[b, row % ring.rows]:
                 found.append(b * ring.rows + row % ring.rows)
     return found

@@ -9,7 +9,7 @@ import pytest
 from all_transitions import all_transitions
 
 from environments import Scripted
-from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
+from veldt.envs.arrangement import Arrangement, make_vector_envs, probe_spec
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.stepper_settings import StepperSettings
@@ -30,9 +30,9 @@ def full_slots(env: object, resets: str) -> Iterator[Trajectory]:
     """Each full slot, with steps numbered in place of policy versions; envs begin after some random steps."""
     config = EnvConfig(num_envs=WIDTH, resets=resets, random_start_steps=5)  # type: ignore[arg-type]
     settings = StepperSettings(resolve(env), 5, config, AtariConfig(max_episode_steps=9))
-    plan = Plan("in-process", 0, 1, (), "for a test")
+    arrangement = Arrangement("in-process", 0, 1, (), "for a test")
     spec = probe_spec(settings.source, settings.atari)
-    envs = make_vector_envs(settings, spec, STEPS, plan, True, lambda b, t: None)
+    envs = make_vector_envs(settings, spec, STEPS, arrangement, True, lambda b, t: None)
     slot, rng = envs.trajectory, np.random.default_rng(0)
     try:
         envs.start()

@@ -98,7 +98,7 @@ def test_overwritten_rows_are_not_drawn() -> None:
 def test_invalid_priorities_are_refused(bad: float) -> None:
     index = index_of(4)
     with pytest.raises(
-        VeldtError, match=rf"2 of 3 priorities are {bad} or the like: .* training has diverged"
+        VeldtError, match=rf"2 of 3 priorities are not allowed, the first is {bad}: .* training has diverged"
     ):
         index.update(np.arange(3), np.array([1.0, bad, np.nan], np.float32))
     assert (index.tree.leaves[:4] == index.tree.leaves[3]).all(), "none of the batch was taken"

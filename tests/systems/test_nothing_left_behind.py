@@ -82,8 +82,7 @@ def test_after_an_error(in_tmp: Path) -> None:
     assert "veldt: environment faulty_envs:fails_after_a_while, env" in errors
     assert "the wheel came off" in errors
     assert (
-        "\nwhen the environment is mended, `veldt resume run` continues from the newest checkpoint\n"
-        in errors
+        "\nwhen the environment is fixed, `veldt resume run` continues from the newest checkpoint\n" in errors
     )
     assert "\na run with --on-env-error restart begins a new episode in its place instead\n" in errors
 

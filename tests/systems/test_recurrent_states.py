@@ -20,7 +20,7 @@ from veldt.agent import Agent, make_network
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.rollout import Rollout, bootstrap_forward, unroll_forward
 from veldt.algorithms.vtrace import VTrace, VTraceConfig
-from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
+from veldt.envs.arrangement import Arrangement, make_vector_envs, probe_spec
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.envs.source import resolve
 from veldt.envs.stepper_settings import StepperSettings
@@ -70,7 +70,7 @@ class Rollouts:
             StepperSettings(source, 5, config.envs, config.atari),
             spec,
             STEPS,
-            Plan("in-process", 0, groups, (), "for a test"),
+            Arrangement("in-process", 0, groups, (), "for a test"),
             stacks=True,
         )
         self.envs.start()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from veldt.algorithms.transitions import Transitions
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.exchange.gradients import NoAllReduce
-from veldt.learning.replay_batches import BatchConverter, Noise, ReplayBatches
+from veldt.learning.replay_batches import BatchConverter, NoiseWidths, ReplayBatches
 from veldt.replay.batch import ReplayBatch, batch_layouts, importance_weights
 from veldt.tracking.stage_clock import StageClock
 
@@ -52,7 +52,7 @@ class Edge:
         self._free.append(batch)
 
 
-NO_NOISE, CPU = Noise(0, 0), torch.device("cpu")
+NO_NOISE, CPU = NoiseWidths(0, 0), torch.device("cpu")
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
 

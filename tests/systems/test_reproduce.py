@@ -328,7 +328,7 @@ def cut(path: Path) -> None:
         (lambda run: cut(run / "actions.bin"), "actions.bin is truncated"),
         (
             lambda run: change(run / "config.json", lambda config: config["given"].update(run={"x": 1})),
-            "which are no settings of the run: config.json is not as veldt wrote it",
+            "which the run does not have as settings: config.json is not as veldt wrote it",
         ),
         (lambda run: change(run / "summary.json", lambda found: found.pop("steps")), "its steps are None"),
         (lambda run: change(run / "summary.json", lambda found: found.update(steps=9)), "has not finished"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from veldt.envs.arrangement import Plan, make_vector_envs, probe_spec
+from veldt.envs.arrangement import Arrangement, make_vector_envs, probe_spec
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import resolve
 from veldt.envs.stepper_settings import StepperSettings
@@ -31,7 +31,7 @@ def test_columns_of_a_batch_are_the_actors_slots(env: str, steps: int) -> None:
             StepperSettings(source, number, simulation, atari),
             spec,
             steps,
-            Plan("in-process", 0, 1, (), ""),
+            Arrangement("in-process", 0, 1, (), ""),
             stacks=True,
         )
         slot = envs.trajectory

@@ -88,7 +88,7 @@ def test_a_search_ends_when_half_of_its_last_trials_have_failed(stands: Stands, 
     HOW.update(dict.fromkeys((0, 3, 4, 5, 6), ("no env", 0.0)) | {1: ("training has diverged", 0.0)})
     screen = console(300)
     with pytest.raises(
-        VeldtError, match="5 of the last 7 trials have failed, trial-006 because of this: no env; mend it"
+        VeldtError, match="5 of the last 7 trials have failed, trial-006 because of this: no env; fix that"
     ):
         tune(stands, tmp_path / "out", screen, trials=9, jobs=1)
     assert "trial-001: failed: training has diverged" in said_on(screen)

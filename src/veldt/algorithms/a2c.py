@@ -52,9 +52,6 @@ class A2C(PolicyGradient):
     def horizon(self, num_envs: int) -> int:
         return self.config.horizon
 
-    def update_rows(self, num_envs: int) -> int:
-        return self.config.horizon * num_envs
-
     def learning_rate(self, progress: float, batch: int) -> float:
         scale = math.sqrt(batch / _REFERENCE_BATCH) if self.config.scale_learning_rate == "sqrt" else 1.0
         return super().learning_rate(progress, batch) * scale

@@ -129,7 +129,9 @@ class Algorithm(ABC):
         An algorithm that takes them says in its documentation which outputs they need.
         """
         part, name = next(iter(own.names.items()))
-        raise UsageError(f"--{part} is {name}, and {self.name} takes only a --network of one's own: use that")
+        raise UsageError(
+            f"--{part} is {name}, and {self.name} takes no such part: leave it out, or give a --network of your own"
+        )
 
     def action_noise(self, network: nn.Module) -> int:
         """Number of uniform random numbers that one action needs; by default none."""

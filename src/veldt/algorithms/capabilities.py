@@ -29,7 +29,7 @@ CAPABILITIES: Mapping[str, str] = {
 
 # The capability that each kind of `ActionSpec` needs, and what messages call such actions.
 OF_ACTIONS: Mapping[str, tuple[str, str]] = {
-    "discrete": (DISCRETE, "one of a number of actions"),
-    "multi": (MULTI_DISCRETE, "several choices at once"),
+    "discrete": (DISCRETE, "discrete"),
+    "multi": (MULTI_DISCRETE, "several discrete choices at once"),
     "box": (CONTINUOUS, "continuous"),
 }

@@ -8,9 +8,7 @@ from typing import Any
 
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
-
-# A network's forward pass, possibly compiled. What it returns is agreed between the network and its algorithm.
-Forward = Callable[..., Any]
+from veldt.networks.precision import Forward as Forward
 
 
 @dataclass(frozen=True)

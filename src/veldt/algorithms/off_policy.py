@@ -99,7 +99,12 @@ class OffPolicyConfig(AlgorithmConfig):
                 "updates",
                 "target_update_interval x training_intensity / batch",
             ),
-            ("step size", self.scaled_learning_rate(), "per update", "learning_rate, for this batch"),
+            (
+                "scaled learning rate",
+                self.scaled_learning_rate(),
+                "per update",
+                "learning_rate, for this batch",
+            ),
         ]
 
     @property

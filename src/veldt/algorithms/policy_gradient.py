@@ -111,7 +111,7 @@ class PolicyGradient(OnPolicy):
         return OwnRecurrentModel(own)
 
     def action_noise(self, network: nn.Module) -> int:
-        return self.distribution.noise
+        return self.distribution.num_noise
 
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
         return self.distribution.prepare(uniform)

@@ -31,6 +31,14 @@ from veldt.setting_metadata import Range, Unit
 from veldt.setting_text import flag
 
 _LADDER_POWER = 7.0  # Horgan et al. 2018, section 4.1
+# The settings of each update rule, and of each way to explore.
+_OF_RULE = {
+    "adam": ("adam_epsilon", "scale_adam_epsilon"),
+    "rmsprop": ("rmsprop_decay", "rmsprop_epsilon"),
+    "adagrad": ("adagrad_initial",),
+}
+_OF_LADDER = ("ladder_epsilon", "ladder_rungs")
+_OF_ANNEALING = ("epsilon_start", "epsilon_end", "epsilon_steps", "exploration_fraction")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,43 +143,27 @@ class QLearningConfig(OffPolicyConfig):
         unread: dict[str, str] = {}
         if len(self._SCALING) == 1:
             unread["scale_learning_rate"] = (
-                "the paper does not scale this algorithm's step size with the batch"
+                "the paper does not scale this algorithm's learning rate with the batch"
             )
-        settings_by_rule = {
-            "adam": ("adam_epsilon", "scale_adam_epsilon"),
-            "rmsprop": ("rmsprop_decay", "rmsprop_epsilon"),
-            "adagrad": ("adagrad_initial",),
-        }
-        for rule, names in settings_by_rule.items():
+        for rule, names in _OF_RULE.items():
             if rule != self.optimiser:
                 unread |= dict.fromkeys(names, f"--optimiser is {self.optimiser}")
-        if self.exploration == "ladder":
-            annealing = ("epsilon", "epsilon_start", "epsilon_end", "epsilon_steps", "exploration_fraction")
-            unread |= dict.fromkeys(annealing, "--exploration is ladder, where each env has its own ε")
-        else:
-            same = "--exploration is annealed, where all envs have the same ε"
-            unread |= dict.fromkeys(("ladder_epsilon", "ladder_rungs"), same)
-            if self.epsilon != "":
-                steps = ("epsilon_start", "epsilon_end", "epsilon_steps", "exploration_fraction")
-                unread |= dict.fromkeys(steps, f"--epsilon is {self.epsilon}")
-            elif self.epsilon_steps:
-                unread["exploration_fraction"] = (
-                    f"--epsilon-steps is {self.epsilon_steps:,}; 0 uses the fraction"
-                )
+        return unread | self._unread_by_exploration()
+
+    def _unread_by_exploration(self) -> dict[str, str]:
         if self.noisy:
-            explored = (
-                "exploration",
-                "epsilon",
-                "ladder_epsilon",
-                "ladder_rungs",
-                "epsilon_start",
-                "epsilon_end",
-                "epsilon_steps",
-                "exploration_fraction",
-            )
-            unread |= dict.fromkeys(explored, "with --noisy the layers' noise explores")
-        else:
-            unread["noisy_sigma"] = "there are no noisy layers without --noisy"
+            names = ("exploration", "epsilon", *_OF_LADDER, *_OF_ANNEALING)
+            return dict.fromkeys(names, "with --noisy the layers' noise explores")
+        unread = {"noisy_sigma": "there are no noisy layers without --noisy"}
+        if self.exploration == "ladder":
+            why = "--exploration is ladder, where each env has its own ε"
+            return unread | dict.fromkeys(("epsilon", *_OF_ANNEALING), why)
+        why = "--exploration is annealed, where all envs have the same ε"
+        unread |= dict.fromkeys(_OF_LADDER, why)
+        if self.epsilon != "":
+            unread |= dict.fromkeys(_OF_ANNEALING, f"--epsilon is {self.epsilon}")
+        elif self.epsilon_steps:
+            unread["exploration_fraction"] = f"--epsilon-steps is {self.epsilon_steps:,}; 0 uses the fraction"
         return unread
 
     def annealed_settings(self) -> list[str]:
@@ -238,7 +230,7 @@ class QLearning(ReplayAlgorithm):
         return self._noise_width(network)
 
     def _noise_width(self, network: nn.Module) -> int:
-        """Numbers of noise in the network's noisy layers; 0 of a network that has no `noise_width`."""
+        """How many noise values the network's noisy layers need; 0 for a network that has no `noise_width`."""
         width = int(getattr(network, "noise_width", 0))
         if self._config.noisy and not width:  # ε is 0 then: nothing would explore
             raise UsageError(

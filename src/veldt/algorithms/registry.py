@@ -66,12 +66,12 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
     replays = issubclass(algorithm, OffPolicy)
     if replays != (REPLAY in algorithm.capabilities):
         raise UsageError(
-            f"the algorithm {name} is {'a' if replays else 'no'} subclass of OffPolicy, and "
+            f"the algorithm {name} is {'a' if replays else 'not a'} subclass of OffPolicy, and "
             f"{'lacks' if replays else 'has'} the capability '{REPLAY}': the two belong together"
         )
     if OFF_POLICY_CORRECTED in algorithm.capabilities and not issubclass(algorithm, PolicyGradient):
         raise UsageError(
-            f"the algorithm {name} has the capability '{OFF_POLICY_CORRECTED}', and is no subclass of "
+            f"the algorithm {name} has the capability '{OFF_POLICY_CORRECTED}', and is not a subclass of "
             "veldt.algorithms.policy_gradient.PolicyGradient, whose policy parameters actors send to the learner"
         )
     check_settings_class(f"the algorithm {name}", settings, OffPolicyConfig if replays else AlgorithmConfig)

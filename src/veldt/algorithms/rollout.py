@@ -9,7 +9,8 @@ from typing import Any, Protocol, Self
 
 from torch import Tensor
 
-from veldt.networks.recurrent import Forward, RecurrentForward
+from veldt.networks.precision import Forward
+from veldt.networks.recurrent import RecurrentForward
 
 Observation = Tensor | dict[str, Tensor]
 

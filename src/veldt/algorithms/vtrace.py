@@ -101,9 +101,6 @@ class VTrace(PolicyGradient):
     def horizon(self, num_envs: int) -> int:
         return self.config.horizon
 
-    def update_rows(self, num_envs: int) -> int:
-        return self.config.horizon * num_envs
-
     def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
         forward = unroll_forward(forward, batch.recurrent)
         parameters_NP, value_N, *_ = forward(batch.observations.rows(None))

@@ -108,7 +108,7 @@ def given_in(stored: Mapping[str, Any], config: TrainConfig) -> dict[str, Any]:
         if not isinstance(part, dict) or not part.keys() <= known:
             raise CheckpointError(
                 f"the settings that the run was given have the section '{section}' with the value {shown(part)}, which "
-                "are no settings of the run: config.json is not as veldt wrote it"
+                "the run does not have as settings: config.json is not as veldt wrote it"
             )
         given |= part
     return given

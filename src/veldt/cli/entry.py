@@ -21,26 +21,28 @@ from veldt.runtime.endings import ENDINGS
 from veldt.user_code.attribution import naming_user_code
 from veldt.user_code.import_path import working_directory
 
-HELP = """veldt: any deep-RL algorithm, on any arrangement of envs, inference, replay and learners
+HELP = """veldt: distributed deep reinforcement learning
 
-  veldt train RECIPE --env ENV      train (veldt train ppo --help lists every flag)
-  veldt resume RUN                  continue from the newest checkpoint
-  veldt reproduce RUN               train it again with the same plan, and compare
-  veldt evaluate RUN                play episodes, or from recorded starts
-  veldt record-starts RUN           starts in the middle of episodes, to evaluate from
-  veldt watch RUN                   make a video of an episode
-  veldt report RUN [RUN ...]        one HTML file: curves, where the time went, settings; compares several runs
-  veldt export RUN                  the policy as a model repository; ONNX, torch.export
-  veldt recipes [NAME]              list recipes, or one with every value and its source
-  veldt doctor                      what is here, and the plan training would use
-  veldt bench sampling|training     speed beside the machine's limit
-  veldt tune RECIPE --env ENV       search for the settings with the best score (--trials N)
-  veldt experiment NAME             a figure or table of the papers, from runs on this machine (--list)
+  veldt train RECIPE --env ENV   train; veldt train ppo --help lists all flags
+  veldt resume RUN               continue from the newest checkpoint
+  veldt evaluate RUN             play episodes, or from recorded starts
+  veldt watch RUN                make a video of an episode
+  veldt report RUN [RUN ...]     write an HTML file: curves, times, settings
+  veldt export RUN               write the policy as a model repository; ONNX
+  veldt recipes [NAME]           list recipes, or all values of one with sources
+  veldt doctor                   show this machine and the plan of each recipe
+  veldt tune RECIPE --env ENV    search for the settings with the best score
+  veldt reproduce RUN            train again with the same plan, and compare
+  veldt record-starts RUN        record starts inside episodes, to evaluate from
+  veldt bench sampling|training  measure speed beside the machine's limit
+  veldt experiment NAME          make a figure or table of a paper (--list)
 
-Add --help to any of them for its flags, --plugin MODULE for your own algorithms, systems and recipes, or --debug for a
-traceback. veldt --version says which this is.
-Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted. An interrupted train or resume that has written its checkpoint
-is done (0)."""
+RUN is the directory of a run: runs/RECIPE-ENV-SEED, unless you name another.
+Add --help to any of them for its flags, --plugin MODULE for your own
+algorithms, systems and recipes, or --debug for a traceback. veldt --version
+prints the version.
+Exit codes: 0 done, 1 failure, 2 usage, 130 interrupted. A train or resume that
+is interrupted is done (0) once it has written its checkpoint."""
 
 _CONSEQUENCE_S = 2.0  # seconds after an interrupt in which an error is taken for its consequence
 

@@ -30,8 +30,8 @@ def from_dict(values: Mapping[str, Any]) -> TrainConfig:
     for name, section in sections.items():
         if not isinstance(section, dict):
             raise CheckpointError(
-                f"the run's configuration has the section '{name}' with the value {shown(section)}, which is no JSON "
-                f"object: {_NOT_OURS}"
+                f"the run's configuration has the section '{name}' with the value {shown(section)}, which is not a "
+                f"JSON object: {_NOT_OURS}"
             )
     if "learn" not in sections:
         raise CheckpointError(f"the run's configuration lacks the section 'learn': {_NOT_OURS}")

@@ -30,12 +30,12 @@ from veldt.user_code.torch_state import users_torch
 _PROBE_SECONDS, _CHUNKS = 0.04, 5
 _SPIN_S = 50e-6
 _MAKE_DEADLINE = 120.0  # seconds
-# Worker processes pay off if a process steps for at least this many times the duration of one hand-over.
+# Worker processes pay off if a process steps for at least this many times as long as a message to it and back takes.
 WORTH_PROCESSES = 10.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class Arrangement:
     """Where and how the envs run; `reason` is one sentence for the user."""
 
     backend: Literal["in-process", "workers"]
@@ -119,7 +119,7 @@ def _time_step(env: StepEnv, record: Record) -> float:
     return min(chunk() for _ in range(_CHUNKS))
 
 
-def time_hand_over(repeats: int = 100) -> float:
+def time_message(repeats: int = 100) -> float:
     """Returns the seconds of a message to another process and back: the overhead of one step in a worker."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as echo:
         assert echo.stdin is not None and echo.stdout is not None
@@ -136,7 +136,7 @@ def time_hand_over(repeats: int = 100) -> float:
 
 @contextlib.contextmanager
 def _on_different_cores(pid: int) -> Iterator[None]:
-    """Pins this process to one core and `pid` to another: on one shared core, hand-overs would be much faster."""
+    """Pins this process to one core and `pid` to another: on one shared core, messages would be much faster."""
     cores = allowed_cores()
     if len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
         yield
@@ -149,14 +149,14 @@ def _on_different_cores(pid: int) -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def plan(
+def arrange(
     source: EnvSource,
     config: EnvConfig,
     atari: AtariConfig,
     accelerators: int,
     learners: int = 1,
     chosen: str = "as asked",
-) -> Plan:
+) -> Arrangement:
     """Chooses what `config` leaves open, for one of `learners` that share the cores. Each accelerator takes a core.
 
     `chosen` is the reason for what it does not leave open.
@@ -176,43 +176,45 @@ def plan(
     alternate = config.alternate != "off" and config.num_envs >= 2
     processes = config.processes or min(config.num_envs, max(cores, 1))
     groups = 2 if alternate else 1
-    return Plan("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
+    return Arrangement("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
 
 
 def _worth_processes(
     source: EnvSource, config: EnvConfig, atari: AtariConfig, cores: int
 ) -> tuple[bool, str]:
-    """Returns whether a step takes so much longer than a hand-over that processes pay off, and the reason."""
+    """Returns whether a step takes so much longer than a message that processes pay off, and the reason."""
     try:
-        step, hand_over = time_step(source, atari, config.env_timeout), time_hand_over()
+        step, message_time = time_step(source, atari, config.env_timeout), time_message()
     except EnvError as error:
         if config.on_env_error == "stop":
             raise
         return True, f"it is kept apart: {error}"
     share = step * config.num_envs / max(1, min(cores, config.num_envs))
-    reason = f"a step takes {step * 1e6:.0f} µs and a hand-over {hand_over * 1e6:.0f} µs"
-    return share >= WORTH_PROCESSES * hand_over, reason
+    reason = f"a step takes {step * 1e6:.0f} µs, a message to a process and back {message_time * 1e6:.0f} µs"
+    return share >= WORTH_PROCESSES * message_time, reason
 
 
-def _in_process(config: EnvConfig, reason: str) -> Plan:
-    return Plan("in-process", 0, 2 if config.alternate == "on" else 1, (), reason)
+def _in_process(config: EnvConfig, reason: str) -> Arrangement:
+    return Arrangement("in-process", 0, 2 if config.alternate == "on" else 1, (), reason)
 
 
 def make_vector_envs(
     settings: StepperSettings,
     spec: EnvSpec,
     steps: int,
-    plan: Plan,
+    arrangement: Arrangement,
     stacks: bool = False,
     actions_until: ActionsUntil = lambda b, t: None,
 ) -> VectorEnvs:
-    """Makes the envs of a plan, with a trajectory slot of `steps` rows.
+    """Makes the envs of an arrangement, with a trajectory slot of `steps` rows.
 
     `stacks` as in `Trajectory`; `actions_until` as in `WorkerEnvs`.
     """
-    if plan.backend == "in-process":
+    if arrangement.backend == "in-process":
         trajectory = Trajectory(spec, steps, settings.envs.num_envs, None, stacks)
-        return InProcessEnvs(settings, trajectory, plan.groups)
+        return InProcessEnvs(settings, trajectory, arrangement.groups)
     from veldt.envs.workers import WorkerEnvs
 
-    return WorkerEnvs(settings, spec, steps, plan.groups, plan.cores, _SPIN_S, actions_until, stacks)
+    return WorkerEnvs(
+        settings, spec, steps, arrangement.groups, arrangement.cores, _SPIN_S, actions_until, stacks
+    )

@@ -1,4 +1,4 @@
-"""Envs in the calling process: for debugging, for tests, and for environments faster than a hand-over."""
+"""Envs in the calling process: for debugging, for tests, and for environments that are faster than a message."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Actions and rows are in shared memory; a semaphore in each direction hands over the turn. Each process is pinned to one
 core and steps its envs one after the other, so that a slow step of one env is averaged over m. Each process serves all
-groups: while one group's actions are computed it steps the other group, so that a core never waits for a hand-over.
+groups: while one group's actions are computed it steps the other group, so that a core never waits for a message.
 """
 
 from __future__ import annotations

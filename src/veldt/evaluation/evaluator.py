@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from veldt.agent import Agent
-from veldt.envs.arrangement import make_vector_envs, plan
+from veldt.envs.arrangement import arrange, make_vector_envs
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import EVALUATION, derive_seed, uniform
 from veldt.envs.settings import EnvConfig
@@ -189,8 +189,8 @@ def _make_envs(
     atari = config.atari if prefixes is None else prefixes.emulator(config.atari)
     seeds = () if prefixes is None else prefixes.seeds
     settings = StepperSettings(agent.source, run_seed, env_config, atari, seeds=seeds)
-    env_plan = plan(agent.source, env_config, atari, 0)
-    return make_vector_envs(settings, agent.spec, _ROWS, env_plan, stacks=True)
+    arrangement = arrange(agent.source, env_config, atari, 0)
+    return make_vector_envs(settings, agent.spec, _ROWS, arrangement, stacks=True)
 
 
 def _played_rows(

@@ -91,12 +91,12 @@ class Starts:
         if source.name != self.env:
             raise UsageError(
                 f"--starts {self.path} has starts of {self.env}, and the run plays {source.name}: record starts "
-                "of that with `veldt record-starts`"
+                "of the run's environment with `veldt record-starts`"
             )
         if dict(source.kwargs) != dict(self.env_kwargs):
             raise UsageError(
                 f"--starts {self.path} has starts of {self.env} with {dict(self.env_kwargs)}, and the run makes it "
-                f"with {dict(source.kwargs)}: record starts with that"
+                f"with {dict(source.kwargs)}: record starts with the run's arguments"
             )
         for name in _DECISIVE if self.atari else ():
             if self.atari[name] != getattr(atari, name):
@@ -137,7 +137,7 @@ def read_starts(path: Path) -> Starts:
         starts = Starts(path=path, each=each, **{name: manifest[name] for name in names})
         _check_types(starts)
     except (AttributeError, IndexError, KeyError, MemoryError, OverflowError, TypeError, ValueError) as error:
-        raise UsageError(f"--starts {path} is no file of starts: {error}; record new ones") from error
+        raise UsageError(f"--starts {path} is not a file of starts: {error}; record new ones") from error
     if not starts.each:
         raise UsageError(f"--starts {path} has no starts: record some with `veldt record-starts`")
     return starts

@@ -49,7 +49,7 @@ def read_starts_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]
     if not path.exists():
         raise UsageError(f"--starts {path}: there is no such file; {_RECORD}")
     if not path.is_file():
-        raise UsageError(f"--starts {path} is no file: name the file of starts; {_RECORD}")
+        raise UsageError(f"--starts {path} is not a file: name the file of starts; {_RECORD}")
     try:
         data = read_file(path, _LONGEST)
     except OSError as error:
@@ -61,9 +61,9 @@ def read_starts_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]
         header = strict_json.loads_plain(data[8 : 8 + int.from_bytes(data[:8], "little")])
         manifest = strict_json.loads_plain(header["__metadata__"][_KEY])
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"--starts {path} is no file of starts, or it is damaged: {_RECORD}") from error
+        raise UsageError(f"--starts {path} is not a file of starts, or it is damaged: {_RECORD}") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
-        raise UsageError(f"--starts {path} is no file of starts: {_RECORD}")
+        raise UsageError(f"--starts {path} is not a file of starts: {_RECORD}")
     if manifest["format"] > FORMAT:
         raise UsageError(
             f"--starts {path} was written by a newer veldt (format {manifest['format']}, this one reads up to "

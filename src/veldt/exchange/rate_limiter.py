@@ -1,6 +1,6 @@
 """Two-sided rate limiter: neither learning may run ahead of acting, nor acting of learning.
 
-Each step is to be sampled `intensity` times. Due are (steps - starts) x intensity samples; done are updates x
+Each step is to be sampled `intensity` times. Due are (steps - learning_starts) x intensity samples; done are updates x
 batch_size. The learner waits where it would do more than is due; actors wait where more than `slack` samples are due
 and not done.
 """
@@ -24,7 +24,7 @@ class RateLimiterSpec:
     Args:
         actors, learners: how many of them count.
         intensity: samples per step (training intensity); 0 leaves both sides free.
-        starts: steps before the first update.
+        learning_starts: steps before the first update.
         batch_size: samples of an update of one learner; 0 where it varies.
         slack: samples that may be due and not done.
         acts_on: whether actors continue until the run's last checkpoint is complete: learners that wait for each other
@@ -35,7 +35,7 @@ class RateLimiterSpec:
     actors: int
     learners: int
     intensity: float
-    starts: int
+    learning_starts: int
     batch_size: int
     slack: float
     acts_on: bool = False
@@ -44,7 +44,7 @@ class RateLimiterSpec:
     @classmethod
     def free(cls, actors: int, learners: int, batch: int) -> RateLimiterSpec:
         """Returns settings without limits: steps and updates are only counted."""
-        return cls(actors, learners, intensity=0.0, starts=0, batch_size=batch, slack=0.0)
+        return cls(actors, learners, intensity=0.0, learning_starts=0, batch_size=batch, slack=0.0)
 
 
 class RateLimiter:
@@ -56,12 +56,8 @@ class RateLimiter:
     """
 
     def __init__(self, spec: RateLimiterSpec, context: BaseContext | None) -> None:
-        self.intensity, self.starts, self.batch_size, self.slack = (
-            spec.intensity,
-            spec.starts,
-            spec.batch_size,
-            spec.slack,
-        )
+        self.intensity, self.learning_starts = spec.intensity, spec.learning_starts
+        self.batch_size, self.slack = spec.batch_size, spec.slack
         self._acts_on, self._together = spec.acts_on, spec.together
         # One cache line for each count.
         layouts = {"steps": Layout((spec.actors, 8), "int64"), "updates": Layout((spec.learners, 8), "int64")}
@@ -109,12 +105,14 @@ class RateLimiter:
     @property
     def due(self) -> float:
         """Samples that may be done by now."""
-        return (self.steps - self.starts) * self.intensity
+        return (self.steps - self.learning_starts) * self.intensity
 
     @property
     def achieved(self) -> float:
         """Samples per step so far, since learning started, without waived ones."""
-        return (self.samples - int(self.waived_L.clip(min=0).sum())) / max(1, self.steps - self.starts)
+        return (self.samples - int(self.waived_L.clip(min=0).sum())) / max(
+            1, self.steps - self.learning_starts
+        )
 
     def may_act(self) -> bool:
         return self.steps < self.max_steps and (self.intensity == 0 or self.due <= self.samples + self.slack)
@@ -122,7 +120,7 @@ class RateLimiter:
     def may_learn(self, learner: int = 0) -> bool:
         """Whether the learner's next update is due; see `together` of `RateLimiterSpec`."""
         if self.intensity == 0:
-            return self.steps >= self.starts
+            return self.steps >= self.learning_starts
         if not self._together:
             return self.samples + self.batch_size <= self.due
         others = len(self.updates_L)

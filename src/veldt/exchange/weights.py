@@ -100,7 +100,8 @@ class SharedWeights:
             end = end or time.monotonic() + _DEADLINE_S
             if time.monotonic() > end:
                 raise VeldtError(
-                    f"in {_DEADLINE_S:g} s no whole copy of the weights could be read: two versions came in each"
+                    f"no whole copy of the weights could be read in {_DEADLINE_S:g} s, because newer versions "
+                    "overwrote each: this process gets too little of a core; use fewer processes"
                 )
 
 

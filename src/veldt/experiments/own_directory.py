@@ -115,7 +115,7 @@ class OwnDirectory:
             ) from None
         if not isinstance(value, dict):
             raise UsageError(
-                f"{path} is damaged (no JSON object): remove it, or name another directory by --out"
+                f"{path} is damaged (not a JSON object): remove it, or name another directory by --out"
             )
         return value
 

@@ -28,7 +28,7 @@ from veldt.evaluation.evaluator import play_episodes
 from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.batch_sources import BatchShare, ReplaySource
 from veldt.learning.learner import Learner
-from veldt.learning.replay_batches import BatchConverter, Noise
+from veldt.learning.replay_batches import BatchConverter, NoiseWidths
 from veldt.learning.targets import TargetNetworks
 from veldt.recipes import find
 from veldt.recipes.overrides import build_config
@@ -52,7 +52,7 @@ class Secondary:
 
     def __init__(self, run_plan: RunPlan, primary: SamplerLearner, seed: int) -> None:
         algorithm = run_plan.algorithm()
-        assert isinstance(algorithm, OffPolicy) and isinstance(primary.experience, ReplaySource)
+        assert isinstance(algorithm, OffPolicy) and isinstance(primary.batch_source, ReplaySource)
         self._algorithm, self._steps = algorithm, run_plan.config.run.steps
         self.network, self.parameters = run_plan.network()
         forward = run_plan.forward(self.network, lambda _: None)
@@ -67,8 +67,8 @@ class Secondary:
             algorithm,
             partial(algorithm.targets, forward, targets.forwards),
             primary.slot,
-            primary.experience.buffer,
-            BatchConverter(run_plan.spec, Noise.of(algorithm, self.network), run_plan.device),
+            primary.batch_source.buffer,
+            BatchConverter(run_plan.spec, NoiseWidths.of(algorithm, self.network), run_plan.device),
             BatchShare(algorithm.batch_size, algorithm.learning_starts, seed + _OWN_DRAWS, NoAllReduce()),
             StageClock(),
             note=lambda _: None,

@@ -133,8 +133,8 @@ def largest_difference(agent: Agent, graph: PolicyGraph, path: Path) -> float:
         largest = max(largest, float((np.abs(found[name] - expected) / scale).max()))
     if not largest <= _TOLERANCE:  # NaN is none of both
         raise VeldtError(
-            f"{path.name} computes other numbers than the policy (by {largest:g} of {_TOLERANCE:g}): it was not "
-            "written; leave it out, and report this with the versions of torch and onnx"
+            f"{path.name} was not written: what it computes differs from the policy by {largest:g}, more than the "
+            f"tolerance of {_TOLERANCE:g}; leave it out, and report this with the versions of torch and onnx"
         )
     return largest
 

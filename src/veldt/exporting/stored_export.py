@@ -37,7 +37,7 @@ class StoredExport:
         """Reads config.json. CheckpointError if it is not as veldt wrote it."""
         values = read_export_config(path)
         if values is None:
-            raise UsageError(f"{path} is no export of veldt")
+            raise UsageError(f"{path} is not an export of veldt")
         number, settings, step = (values.get(name) for name in (EXPORT_FORMAT, "settings", "step"))
         file = values.get("weights")
         if type(number) is int and number > FORMAT:

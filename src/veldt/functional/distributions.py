@@ -16,13 +16,17 @@ from torch import Tensor
 
 
 class Distribution(Protocol):
-    """`parameters` numbers describe the distribution for one observation; `noise` uniforms sample one action."""
+    """The distribution of one observation's action is described by P numbers; sampling an action takes K uniforms.
+
+    P is `num_parameters`, K is `num_noise`. Parameters and prepared noise are float32 [N, P] and [N, K]; actions are
+    int64 [N] or [N, D] (choices), or float32 [N, D] (real numbers).
+    """
 
     @property
-    def parameters(self) -> int: ...
+    def num_parameters(self) -> int: ...
 
     @property
-    def noise(self) -> int: ...
+    def num_noise(self) -> int: ...
 
     def prepare(self, uniform: Tensor) -> Tensor:
         """Transforms uniform noise in (0, 1), [..., noise], into the input of `sample` (once for a whole batch)."""
@@ -50,11 +54,11 @@ class Categorical:
     size: int
 
     @property
-    def parameters(self) -> int:
+    def num_parameters(self) -> int:
         return self.size
 
     @property
-    def noise(self) -> int:
+    def num_noise(self) -> int:
         return self.size
 
     def prepare(self, uniform: Tensor) -> Tensor:
@@ -84,11 +88,11 @@ class MultiCategorical:
     sizes: tuple[int, ...]
 
     @property
-    def parameters(self) -> int:
+    def num_parameters(self) -> int:
         return sum(self.sizes)
 
     @property
-    def noise(self) -> int:
+    def num_noise(self) -> int:
         return sum(self.sizes)
 
     def prepare(self, uniform: Tensor) -> Tensor:
@@ -127,11 +131,11 @@ class Gaussian:
     size: int
 
     @property
-    def parameters(self) -> int:
+    def num_parameters(self) -> int:
         return 2 * self.size
 
     @property
-    def noise(self) -> int:
+    def num_noise(self) -> int:
         return self.size
 
     def prepare(self, uniform: Tensor) -> Tensor:

@@ -114,13 +114,13 @@ class BatchShare:
 
     Args:
         rows: rows of the algorithm's batch that it samples.
-        starts: steps before its first update.
+        learning_starts: steps before its first update.
         seed: of its draws.
         edge: connects the learners that share each batch.
     """
 
     rows: int
-    starts: int
+    learning_starts: int
     seed: int
     edge: GradientEdge
 
@@ -156,7 +156,7 @@ class ReplaySource:
         self._updates_before = 0  # updates done when learning last started
         self._memory = BatchMemory(batch_layouts(converter.spec, share.rows), converter.device)
         self._batch = self._memory.next()
-        self._starts_at = share.starts
+        self._starts_at = share.learning_starts
         self._steps = 0
         self._outside_rewards = OutsideRewards(algorithm, note)
         self._beta = self._config.importance_exponent
@@ -200,8 +200,8 @@ class ReplaySource:
 
     def refill(self, steps: int) -> int:
         """Restarts with an empty replay buffer in mid-run. Learning pauses for the steps returned, as at the start."""
-        self._updates_before, self._starts_at = self.updates, steps + self._share.starts
-        return self._share.starts
+        self._updates_before, self._starts_at = self.updates, steps + self._share.learning_starts
+        return self._share.learning_starts
 
     def metrics(self) -> dict[str, float]:
         learned = (self.updates - self._updates_before) * self._algorithm.batch_size

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from veldt.algorithms.base import Algorithm
 from veldt.errors import UsageError
-from veldt.sampling.acted import has_rows
+from veldt.sampling.checked_actions import has_rows
 
 
 def checked_minibatches(returned: Any, algorithm: Algorithm) -> Iterator[Any]:

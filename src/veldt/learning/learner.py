@@ -116,9 +116,9 @@ class Learner:
         wrong = [name for name in loss.by_group if name not in names]
         if wrong or (wrong := [name for name in due if name not in loss.by_group]):
             raise UsageError(
-                f"{self._algorithm.name} returned losses of the parameter groups {', '.join(loss.by_group) or 'none'}, "
-                f"of which {wrong[0]} {'is missing' if wrong[0] in names else 'is no group'}: return a loss for each "
-                f"group that moves in this update, {', '.join(due)}"
+                f"{self._algorithm.name} returned losses of the parameter groups {', '.join(loss.by_group) or 'none'}: "
+                f"{f'that of {wrong[0]} is missing' if wrong[0] in names else f'there is no group {wrong[0]}'}; return "
+                f"a loss for each group that moves in this update, {', '.join(due)}"
             )
         due_losses = {name: loss.by_group[name] for name in due}
         self._parameters.backward_by_group(due_losses, names)
@@ -199,7 +199,7 @@ def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: 
                 part.copy_(stored)
     except ARRAYS_DO_NOT_FIT as error:
         raise CheckpointError(
-            f"the checkpoint's optimiser state does not fit this network: {_misfit(error)}"
+            f"the checkpoint's optimiser state does not fit this network: {_mismatch(error)}"
         ) from None
 
 
@@ -209,12 +209,12 @@ def load_weights(parameters: FlatParameters, weights: Mapping[str, Any]) -> None
         parameters.load({name: torch.from_numpy(array) for name, array in weights.items()})
     except ARRAYS_DO_NOT_FIT as error:
         raise CheckpointError(
-            f"the checkpoint's weights do not fit this network: {_misfit(error)}; the code of the network is not what "
-            "it was, or the environment's observations or actions have other shapes than those that the run began with"
+            f"the checkpoint's weights do not fit this network: {_mismatch(error)}; the network's code has changed "
+            "since, or the environment's observations or actions have other shapes than those that the run began with"
         ) from None
 
 
-def _misfit(error: Exception) -> str:
+def _mismatch(error: Exception) -> str:
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 

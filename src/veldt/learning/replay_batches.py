@@ -31,18 +31,18 @@ from veldt.exchange.gradients import GradientEdge
 from veldt.exchange.replay import ReplayIn
 from veldt.replay.batch import ReplayBatch, importance_weights
 from veldt.runtime.devices import current_stream, on_stream, side_stream, to_device
-from veldt.sampling.acted import num_noise
+from veldt.sampling.checked_actions import num_noise
 from veldt.tracking.stage_clock import StageClock
 
 
-class Noise(NamedTuple):
-    """Numbers of standard normals that an update needs: for all rows together, and for each row of its own."""
+class NoiseWidths(NamedTuple):
+    """How many standard normals an update needs: once for all rows, and for each row."""
 
-    shared: int
-    each_row: int
+    num_shared: int
+    num_each_row: int
 
     @classmethod
-    def of(cls, algorithm: OffPolicy, network: nn.Module) -> Noise:
+    def of(cls, algorithm: OffPolicy, network: nn.Module) -> NoiseWidths:
         shared, each_row = (num_noise(algorithm, network, of) for of in ("update_noise", "row_noise"))
         return cls(shared, each_row)
 
@@ -52,7 +52,7 @@ class BatchConverter:
     """Converts stored batches to transitions on `device`, with the noise that the algorithm needs for an update."""
 
     spec: EnvSpec
-    noise: Noise
+    noise: NoiseWidths
     device: torch.device
 
     def to_transitions(self, batch: ReplayBatch, beta: float, seeds: Sequence[int]) -> Transitions:
@@ -67,8 +67,8 @@ class BatchConverter:
             discount=self._tensor(batch.discount_N),
             next_observation=self._observation(batch.next_observation),
             weight=self._tensor(importance_weights(batch.mass_N, beta)),
-            noise=self._normals(3, self.noise.shared, seeds[0]),
-            row_noise=self._normals(len(batch), self.noise.each_row, seeds[1]),
+            noise=self._normals(3, self.noise.num_shared, seeds[0]),
+            row_noise=self._normals(len(batch), self.noise.num_each_row, seeds[1]),
         )
 
     def _observation(self, arrays: Mapping[str, np.ndarray]) -> Observation:

@@ -40,7 +40,7 @@ class Snapshot:
     sampler: Sampler
     envs: VectorEnvs
     episodes: EpisodeTracker
-    experience: BatchSource
+    batch_source: BatchSource
     archive: ReplayArchive | None
 
     def take(self, states: Mapping[int, bytes]) -> SnapshotContent:
@@ -68,7 +68,7 @@ class Snapshot:
             "updates": self.learner.updates,
             "phase": self.sampler.phase,
             "episodes": episode_counts,
-            "experience": self.experience.counters(),
+            "experience": self.batch_source.counters(),
         }
         new_rows = None
         if self.archive is not None:
@@ -83,17 +83,17 @@ class Snapshot:
         self.learner.updates = int(meta["updates"])
         self.sampler.phase = int(meta["phase"])
         self.episodes.load(groups["episodes"], meta["episodes"])
-        self.experience.load(meta["experience"])
+        self.batch_source.load(meta["experience"])
         return [*self._restore_replay(checkpoint), *self._restore_envs(groups["envs"])]
 
     def _restore_replay(self, checkpoint: Checkpoint) -> list[str]:
-        if not isinstance(self.experience, ReplaySource):
+        if not isinstance(self.batch_source, ReplaySource):
             return []
         segments = checkpoint.meta.get("replay")
         if self.archive is not None and segments is not None:
             self.archive.restore(segments, checkpoint.groups["replay"])
             return []
-        refilled = self.experience.refill(checkpoint.step)
+        refilled = self.batch_source.refill(checkpoint.step)
         why = "the checkpoint holds none" if segments is None else "by --checkpoint-replay none"
         return [
             f"the replay buffer is empty ({why}): acting continues, and so does learning when {refilled:,} steps have "

@@ -32,7 +32,7 @@ class ActorCritic(nn.Module):
         self.torso = build_torso()
         self.value_torso = None if shared else build_torso()
         self.is_gaussian = action.kind == "box"
-        outputs = action.shape[0] if self.is_gaussian else policy_distribution(action).parameters
+        outputs = action.shape[0] if self.is_gaussian else policy_distribution(action).num_parameters
         features = int(self.torso.features)  # type: ignore[arg-type]
         # Small initial weights give a nearly uniform policy, so exploration starts without a random preference.
         self.policy_head = orthogonal(nn.Linear(features, outputs), 0.01)

@@ -125,7 +125,7 @@ class FlatParameters:
         all are copied: they are of another network, which happens to contain this one's names.
         """
         if names is None and (more := sorted(tensors.keys() - self.tensors().keys())):
-            raise RuntimeError(f"{more[0]} is no parameter of it")
+            raise RuntimeError(f"the network has no parameter {more[0]}")
         for name, parameter in self.tensors().items():
             if names is not None and name not in names and name not in self._buffers:
                 continue

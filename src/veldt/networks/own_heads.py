@@ -31,7 +31,7 @@ class OwnActorCritic(nn.Module):
     def __init__(self, own: OwnModules, build_torso: BuildTorso) -> None:
         super().__init__()
         action, observation = own.spec.action, example(own.spec)
-        outputs = policy_distribution(action).parameters
+        outputs = policy_distribution(action).num_parameters
         means = len(action.low)
         actor, critic = own.get("actor"), own.get("critic")
         self.actor = actor or _Head(build_torso(), means if action.kind == "box" else outputs, 0.01)
@@ -127,7 +127,7 @@ class OwnRecurrentModel(RecurrentNetwork):
 
 
 def _check_policy(own: OwnModules, result: Any, rows: tuple[int, ...]) -> None:
-    outputs = policy_distribution(own.spec.action).parameters
+    outputs = policy_distribution(own.spec.action).num_parameters
     shapes = [
         tuple(part.shape) if isinstance(part, Tensor) else None
         for part in (result[:2] if isinstance(result, tuple) else ())

@@ -14,6 +14,8 @@ from veldt.networks.flat import FlatParameters
 
 # What an algorithm's `network` returns: torso and heads. Called with observations alone, it must return something.
 Network = nn.Module
+# A network's forward pass, possibly compiled. What it returns is agreed between the network and its algorithm.
+Forward = Callable[..., Any]
 
 
 def low_precision_parts(network: Network) -> list[nn.Module]:

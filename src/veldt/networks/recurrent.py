@@ -12,7 +12,6 @@ an env that needs this can include them in its observations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +19,9 @@ from torch import Tensor, nn
 
 from veldt.envs.spec import ActionSpec
 from veldt.networks.actor_critic import ActorCritic
+from veldt.networks.precision import Forward
 from veldt.networks.torsos import orthogonal
 from veldt.runtime.devices import to_device
-
-Forward = Callable[..., Any]
 
 
 class LSTM(nn.Module):

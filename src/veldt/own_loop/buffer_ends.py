@@ -60,7 +60,7 @@ class BufferAdder:
             VeldtError: the other side has not gone on within `deadline_s`.
         """
         if priority is not None and not (priority >= 0 and math.isfinite(priority)):
-            raise UsageError(f"priority of a row is {priority}: it must be finite, and 0 or more")
+            raise UsageError(f"the priority of a row is {priority}: it must be finite, and 0 or more")
         slot = self._slot = self._slot or self._free_slot()
         if slot is None:
             return
@@ -217,5 +217,5 @@ class BufferSampler:
     def _overdue(self) -> str:
         return (
             f"the buffer '{self._name}' has given no batch for {self._deadline_s:g} s: it has {self._client.rows:,} "
-            f"rows, {self._rate.steps:,} were added, and the first batch comes after {self._rate.starts:,}"
+            f"rows, {self._rate.steps:,} were added, and the first batch comes after {self._rate.learning_starts:,}"
         )

@@ -76,12 +76,14 @@ class DistributedBuffer:
     def __post_init__(self) -> None:
         for name, least in {"capacity": 1, "batch_size": 1, "shards": 1, "episode_steps": 0}.items():
             if getattr(self, name) < least:
-                raise UsageError(f"{name} of a DistributedBuffer is {getattr(self, name)}: at least {least}")
+                raise UsageError(
+                    f"{name} of a DistributedBuffer is {getattr(self, name)}: it must be at least {least}"
+                )
         if not 0 <= self.alpha <= 1:
             raise UsageError(f"alpha of a DistributedBuffer is {self.alpha}: it must be in [0, 1]")
         if self.training_intensity < 0:
             raise UsageError(
-                f"training_intensity of a DistributedBuffer is {self.training_intensity}: 0 or more"
+                f"training_intensity of a DistributedBuffer is {self.training_intensity}: it must be 0 or more"
             )
         if self.source == self.target:
             raise UsageError(

@@ -49,7 +49,7 @@ class Processes:
             )
         for name, least in {"count": 1, "max_restarts": 0, "deadline_s": 1, "threads": 1, "gpus": 0}.items():
             if not getattr(self, name) >= least:
-                raise UsageError(f"{name} of Processes is {getattr(self, name)}: at least {least}")
+                raise UsageError(f"{name} of Processes is {getattr(self, name)}: it must be at least {least}")
 
     def pieces(self, known: Collection[str]) -> list[str]:
         """Returns the names of the pieces that the function takes.
@@ -74,6 +74,8 @@ class Processes:
         takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
         for at in self.kwargs:
             if (at not in rest and not takes_any) or at in known:
-                why = "is the name of a piece" if at in known else f"is no parameter of the function {name}"
+                why = (
+                    "is the name of a piece" if at in known else f"is not a parameter of the function {name}"
+                )
                 raise UsageError(f"kwargs has '{at}', which {why}: take another name")
         return [at for at in rest if at in known]

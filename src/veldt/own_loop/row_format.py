@@ -41,8 +41,8 @@ class RowFormat:
                 ) from None
             if name == PRIORITY or np.dtype(dtype).kind not in "biuf":
                 raise UsageError(
-                    f"row['{name}'] of a DistributedBuffer is {described!r}: any name but '{PRIORITY}', and a dtype of "
-                    "numbers or bool"
+                    f"row['{name}'] of a DistributedBuffer is {described!r}: give it a dtype of numbers or bool, "
+                    f"and any name but '{PRIORITY}'"
                 )
         if not fields:
             raise UsageError("row of a DistributedBuffer is empty: name the arrays of a transition")

@@ -60,7 +60,7 @@ def run_roles(
     check_type("seconds", seconds, float | None)
     check_type("stop_s", stop_s, float)
     if not stop_s >= 0:
-        raise UsageError(f"stop_s of run_roles is {stop_s}: 0 or more")
+        raise UsageError(f"stop_s of run_roles is {stop_s}: it must be 0 or more")
     graph = _graph(roles, pieces or {})
     began = time.monotonic()
     with (

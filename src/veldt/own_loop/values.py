@@ -57,8 +57,8 @@ def _key(key: Any, what: str) -> Any:
     if isinstance(key, bool | int | float | str):
         return key
     raise UsageError(
-        f"{what} has the key {key!r}, of the type {type(key).__name__}: between processes, keys of dictionaries are "
-        "numbers or texts"
+        f"{what} has the key {key!r}, of the type {type(key).__name__}: the keys of a dictionary that is sent to "
+        "another process must be numbers or strings"
     )
 
 
@@ -72,8 +72,8 @@ def _as_array(value: Any, what: str) -> tuple[str, np.ndarray]:
         return _ARRAY, value
     dtype = f" of {value.dtype}" if isinstance(value, np.ndarray) else ""
     raise UsageError(
-        f"{what} is of the type {type(value).__name__}{dtype}: between processes go None, numbers, texts, arrays and "
-        "tensors of numbers, and lists, tuples and dictionaries of all these; make one of these of it"
+        f"{what} is of the type {type(value).__name__}{dtype}: what is sent to another process must be None, a "
+        "number, a string, an array or a tensor of numbers, or a list, tuple or dictionary of these; convert it"
     )
 
 

@@ -16,8 +16,8 @@ _Q_ATARI: Settings = {
     **EVALUATION,
     "steps": Sourced(50_000_000, f"{SA}, table 2"),
 }
-# Layer normalisation, a falling step size, a discount below 0.99 and a large buffer are needed together: without one of
-# them, DQN forgets CartPole after it has solved it, because all values become nearly equal.
+# Layer normalisation, a falling learning rate, a discount below 0.99 and a large buffer are needed together: without
+# one of them, DQN forgets CartPole after it has solved it, because all values become nearly equal.
 _Q_SMALL: Settings = {
     "steps": Sourced(200_000, "measured here"),
     "num_envs": Sourced(16, "measured here"),
@@ -43,7 +43,7 @@ _EXPLORATION_SMALL: Settings = {
     "epsilon_steps": Sourced(0, "measured here: a fraction of the run"),
     "exploration_fraction": Sourced(0.05, "measured here (0.16 of 50,000 steps in RL Zoo, dqn CartPole-v1)"),
 }
-# Rainbow's step size is never scaled with the batch.
+# Rainbow's learning rate is never scaled with the batch.
 _NOT_SCALED: Settings = {"scale_learning_rate": Sourced("none", "measured here")}
 
 # A reward that comes after many steps, and few states to try: without long exploration DQN never finds it.

@@ -48,7 +48,7 @@ class ReplayBuffer:
     @property
     def capacity(self) -> int:
         """Maximum number of transitions: `buffer_size`, rounded up to a multiple of the number of envs."""
-        return self.ring.width * self.ring.share
+        return self.ring.width * self.ring.capacity_per_env
 
     def append(self, slot: Rows, priority_TB: np.ndarray | None = None, first: int = 0) -> None:
         """Appends a full slot of the envs from `first` on, which must follow the slot appended for them before.

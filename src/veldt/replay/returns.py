@@ -23,7 +23,7 @@ def n_step_returns(  # type: ignore[no-untyped-def]
     valid,
     rows,
     steps,
-    discount,
+    gamma,
     clip_rewards,
     terminal_on_life_loss,
     position_N,
@@ -38,6 +38,7 @@ def n_step_returns(  # type: ignore[no-untyped-def]
     Args:
         reward, terminated, life_lost, valid: float32 and bool [B R], the rings of all envs one after another.
         rows: R.
+        steps, gamma, clip_rewards, terminal_on_life_loss: n and γ, and the rest as in `NStep`.
         position_N: int64 [N], of valid rows.
 
     Returns:
@@ -59,7 +60,7 @@ def n_step_returns(  # type: ignore[no-untyped-def]
                 gained = min(max(gained, np.float32(-1.0)), np.float32(1.0))
             total += factor * gained
             over = terminated[at] or (terminal_on_life_loss and life_lost[at])
-            factor = 0.0 if over else factor * discount
+            factor = 0.0 if over else factor * gamma
             at = at + 1 if at + 1 < end else end - rows
             if over:
                 break

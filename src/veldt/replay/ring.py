@@ -70,7 +70,7 @@ class Ring:
         compress: bool = False,
         threads: int = 1,
     ) -> None:
-        self.width, self.share, self.steps = width, capacity_per_env, steps
+        self.width, self.capacity_per_env, self.steps = width, capacity_per_env, steps
         self.rows = ring_rows(spec, capacity_per_env, steps)
         self.history = spec.history
         self.observation: dict[str, Store] = {
@@ -94,7 +94,7 @@ class Ring:
 
     @property
     def first(self) -> np.ndarray:
-        return np.maximum(0, self.end - self.share)
+        return np.maximum(0, self.end - self.capacity_per_env)
 
     def between(self, first_B: np.ndarray, end_B: np.ndarray) -> np.ndarray:
         """Returns the positions of the valid rows from `first_B` up to `end_B`, int64 [M], env by env."""

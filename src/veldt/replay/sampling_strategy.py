@@ -45,8 +45,8 @@ class SamplingStrategy(Protocol):
     def mass(self) -> float:
         """The sum of the masses of all sampleable rows."""
 
-    def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
-        """Updates the sampleable positions: removes `left_M`, adds `came_M` with raw priorities (NaN: none)."""
+    def written(self, removed_M: np.ndarray, added_M: np.ndarray, priority_M: np.ndarray | None) -> None:
+        """Updates the sampleable positions: removes `removed_M`, adds `added_M` with raw priorities (NaN: none)."""
 
     def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
         """Sets new raw priorities of sampleable positions."""
@@ -69,7 +69,7 @@ class Uniform:
         )
         return position_N, np.ones(count)
 
-    def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
+    def written(self, removed_M: np.ndarray, added_M: np.ndarray, priority_M: np.ndarray | None) -> None:
         """Does nothing: the ring keeps track of the sampleable rows."""
 
     def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
@@ -80,14 +80,14 @@ class Prioritised:
     """Draws rows in proportion to (priority + 1e-6)^α, stored only in the leaves of `tree`; 0 is not sampleable.
 
     The draw is stratified: the total is divided into N equal intervals with one draw in each, so that a row is drawn in
-    proportion to its leaf, its mass. Rows without a priority of their own get `largest`, the largest raw priority so
-    far (initially 1).
+    proportion to its leaf, its mass. Rows without a priority of their own get `max_priority`, the largest raw
+    priority so far (initially 1).
     """
 
     def __init__(self, ring: SampledRing, alpha: float) -> None:
         self._alpha = alpha
         self.tree = SumTree(ring.valid.size)
-        self.largest = 1.0
+        self.max_priority = 1.0
 
     @property
     def mass(self) -> float:
@@ -97,18 +97,18 @@ class Prioritised:
         position_N = self.tree.find(_strata(count, self.tree.total, np.uint64(seed)))
         return position_N, self.tree.leaves[position_N]
 
-    def written(self, left_M: np.ndarray, came_M: np.ndarray, priority_M: np.ndarray | None) -> None:
-        self.tree.set(left_M, np.zeros(len(left_M)))
+    def written(self, removed_M: np.ndarray, added_M: np.ndarray, priority_M: np.ndarray | None) -> None:
+        self.tree.set(removed_M, np.zeros(len(removed_M)))
         if priority_M is None:
-            priority_M = np.full(len(came_M), self.largest)
+            priority_M = np.full(len(added_M), self.max_priority)
         else:
-            self.largest = float(np.fmax.reduce(priority_M, initial=self.largest))
-            priority_M = np.where(np.isnan(priority_M), self.largest, priority_M)
-        self._set(came_M, priority_M)
+            self.max_priority = float(np.fmax.reduce(priority_M, initial=self.max_priority))
+            priority_M = np.where(np.isnan(priority_M), self.max_priority, priority_M)
+        self._set(added_M, priority_M)
 
     def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
         check_priorities(priority_N)
-        self.largest = float(priority_N.max(initial=self.largest))
+        self.max_priority = float(priority_N.max(initial=self.max_priority))
         self._set(position_N, priority_N)
 
     def _set(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
@@ -120,8 +120,8 @@ def check_priorities(priority_N: np.ndarray) -> None:
     bad_N = priority_N[~((priority_N >= 0) & np.isfinite(priority_N))]
     if len(bad_N):
         raise VeldtError(
-            f"{len(bad_N)} of {len(priority_N)} priorities are {bad_N[0]} or the like: they must be finite and 0 or "
-            "more; training has diverged, which a lower --learning-rate may mend"
+            f"{len(bad_N)} of {len(priority_N)} priorities are not allowed, the first is {bad_N[0]}: they must be "
+            "finite and 0 or more; training has diverged, try a lower --learning-rate"
         )
 
 

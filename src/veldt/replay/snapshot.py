@@ -70,7 +70,7 @@ def state(buffer: ReplayBuffer) -> dict[str, np.ndarray]:
     arrays["dropped"] = np.array(buffer.dropped)
     if isinstance(buffer.index, Prioritised):
         arrays["leaves"] = buffer.index.tree.leaves.copy()
-        arrays["largest"] = np.array(buffer.index.largest)
+        arrays["largest"] = np.array(buffer.index.max_priority)
     if buffer.priority is not None:
         arrays["priority"] = buffer.priority.copy()
     return arrays
@@ -85,7 +85,7 @@ def restore_state(buffer: ReplayBuffer, arrays: Mapping[str, Any]) -> None:
     if isinstance(buffer.index, Prioritised):
         buffer.index.tree.leaves[:] = arrays["leaves"]
         buffer.index.tree.rebuild()
-        buffer.index.largest = float(arrays["largest"])
+        buffer.index.max_priority = float(arrays["largest"])
     if "priority" in arrays:
         buffer.priority = np.array(arrays["priority"])
 

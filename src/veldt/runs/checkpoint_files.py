@@ -106,7 +106,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         manifest = strict_json.loads_plain(read_file(path))
     except OSError as error:
         raise CheckpointError(
-            f"{path} cannot be read ({error.strerror}): this is no whole checkpoint"
+            f"{path} cannot be read ({error.strerror}): the checkpoint is incomplete"
         ) from error
     except ValueError as error:
         raise CheckpointError(f"{path} is damaged: it is not JSON ({error})") from error
@@ -125,7 +125,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         )
     if not all(GROUP.fullmatch(name) for name in manifest["files"]):
         raise CheckpointError(
-            f"{path} names files that are no part of a checkpoint: {sorted(manifest['files'])}"
+            f"{path} names files that are not part of a checkpoint: {sorted(manifest['files'])}"
         )
     return manifest
 

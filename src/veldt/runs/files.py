@@ -195,7 +195,7 @@ def open_to_read(path: Path, longest: int | None = None) -> BufferedReader:
     found = os.fstat(file.fileno())
     if not stat.S_ISREG(found.st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     if longest is not None and found.st_size > longest:
         file.close()
         raise OSError(errno.EFBIG, f"it is larger than {formatting.size(longest)}", str(path))

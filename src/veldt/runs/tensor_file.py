@@ -94,7 +94,7 @@ def _layout(header: Any, size: int) -> list[tuple[str, list[int], np.dtype[Any]]
     ValueError unless the header describes arrays that follow each other without a gap in `size` bytes.
     """
     if not isinstance(header, dict):
-        raise ValueError("its header is no JSON object")
+        raise ValueError("its header is not a JSON object")
     found = []
     for name, entry in header.items():
         shape, offsets = entry["shape"], entry["data_offsets"]

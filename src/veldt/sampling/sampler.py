@@ -27,7 +27,7 @@ from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.trajectory import STEP_FLAGS
 from veldt.networks.recurrent import RecurrentState, recurrent_size_of
 from veldt.runtime.devices import to_device
-from veldt.sampling.acted import checked_act, checked_noise, num_noise
+from veldt.sampling.checked_actions import checked_act, checked_noise, num_noise
 from veldt.sampling.observations import slot_observations
 from veldt.tracking.stage_clock import StageClock
 

@@ -206,7 +206,7 @@ def _drive(
     except (Exception, KeyboardInterrupt) as error:
         # It would not continue from a checkpoint that cannot be loaded.
         if not isinstance(error, CheckpointError) and (note := how_to_resume(directory)):
-            error.add_note(f"when the environment is mended, {note}" if isinstance(error, EnvError) else note)
+            error.add_note(f"when the environment is fixed, {note}" if isinstance(error, EnvError) else note)
             if isinstance(error, EnvError) and run_plan.config.envs.on_env_error == "stop":
                 error.add_note("a run with --on-env-error restart begins a new episode in its place instead")
         elif isinstance(error, KeyboardInterrupt):

@@ -153,7 +153,7 @@ class Search:
         if failures >= (_MOST_FAILURES if self._has_scores else _FIRST_FAILURES):
             raise VeldtError(
                 f"{failures} of the last {len(self._have_failed)} trials have failed, {trial.name} because of this: "
-                f"{why}; mend it, and the same command tries further values"
+                f"{why}; fix that, and the same command tries further values"
             )
 
     def _end(self, trial: Trial, state: TrialState, score: float | None = None, why: str = "") -> None:

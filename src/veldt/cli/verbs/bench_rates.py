@@ -15,7 +15,7 @@ from veldt.envs.stepper_settings import StepperSettings
 from veldt.networks.recurrent import RecurrentState, recurrent_size_of
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.system_memory import disable_malloc_trim
-from veldt.sampling.acted import num_noise
+from veldt.sampling.checked_actions import num_noise
 from veldt.sampling.observations import blank_observation, slot_observations
 from veldt.sampling.sampler import ActingPolicy, Sampler
 from veldt.systems.planning.run_plan import RunPlan

@@ -7,6 +7,7 @@ import shutil
 
 import psutil
 import torch
+from rich.padding import Padding
 from rich.table import Table
 
 from veldt.config.run_request import RunRequest
@@ -55,7 +56,7 @@ def report(env: str) -> None:
         except UsageError as error:  # the recipe is for other action spaces
             decisions = (str(error),)
         for decision in decisions:
-            console.print(f"  {decision}", highlight=False)
+            console.print(Padding(decision, (0, 0, 0, 2), expand=False), highlight=False)
 
 
 def why_measured_badly() -> str:

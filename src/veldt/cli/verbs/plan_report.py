@@ -14,7 +14,7 @@ from veldt.cli.verbs.bench_rates import sampling_speed
 from veldt.cli.verbs.doctor import why_measured_badly
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
-from veldt.envs.arrangement import WORTH_PROCESSES, Plan, plan
+from veldt.envs.arrangement import WORTH_PROCESSES, Arrangement, arrange
 from veldt.errors import EnvError
 from veldt.formatting import counted
 from veldt.networks.precision import Network
@@ -152,7 +152,7 @@ def _source_of(name: str, request: RunRequest) -> str:
 def _envs(config: TrainConfig, run_plan: RunPlan) -> Decision:
     chosen = run_plan.arrangement
     where = "in this process" if chosen.backend == "in-process" else "in worker processes"
-    rule = f"; processes are worth it where each steps for {WORTH_PROCESSES:g} hand-overs or more at a time"
+    rule = f"; processes are worth it where each steps for {WORTH_PROCESSES:g} times the time of a message"
     if config.envs.env_backend != "auto":
         rule = ""
     alternatives = []
@@ -166,7 +166,7 @@ def _envs(config: TrainConfig, run_plan: RunPlan) -> Decision:
     return Decision("where envs run", f"{where} ({chosen.reason}{rule})", alternatives)
 
 
-def _arrangements(config: TrainConfig, run_plan: RunPlan) -> list[Plan]:
+def _arrangements(config: TrainConfig, run_plan: RunPlan) -> list[Arrangement]:
     """Returns the places of envs that the settings leave open, that of the run plan among them."""
     envs, found = config.envs, [run_plan.arrangement]
     is_open = envs.env_backend == "auto" and not envs.processes
@@ -177,12 +177,12 @@ def _arrangements(config: TrainConfig, run_plan: RunPlan) -> list[Plan]:
             continue
         asked = alternate if envs.alternate == "auto" else envs.alternate
         one = dataclasses.replace(envs, env_backend=backend, alternate=asked)
-        found.append(plan(run_plan.source, one, config.atari, min(num_accelerators(run_plan.device), 1)))
+        found.append(arrange(run_plan.source, one, config.atari, min(num_accelerators(run_plan.device), 1)))
     unique = {(one.backend, one.processes, one.groups): one for one in reversed(found)}
     return [unique[key] for key in sorted(unique)]
 
 
-def _sampled(run_plan: RunPlan, option: Plan, is_chosen: bool) -> Alternative:
+def _sampled(run_plan: RunPlan, option: Arrangement, is_chosen: bool) -> Alternative:
     groups = "two alternating groups" if option.groups == 2 else "one group"
     alternate = f"--alternate {'on' if option.groups == 2 else 'off'}"
     if option.backend == "in-process":

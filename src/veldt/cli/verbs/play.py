@@ -72,7 +72,7 @@ def record(
     try:
         if step_env.spec.action.kind != "discrete":
             raise UsageError(
-                f"a person plays with keys, and {source.name} takes numbers: its actions are no Discrete"
+                f"a person plays with keys, and {source.name} takes numbers: its action space is not Discrete"
             )
         window = Window(step_env.steps_per_second)
         try:

@@ -26,7 +26,8 @@ ATARI = "ALE/Breakout-v5"  # used for all Atari games where no env is given
 
 TRAIN_HELP = """usage: veldt train RECIPE --env ENV [flags]
 
-Train until the steps are done, a score is reached or Ctrl-C; the run is a directory in runs/.
+Train until the steps are done, a score is reached or you press Ctrl-C. The run
+is a directory in runs/.
 
 recipes:
 {names}
@@ -34,14 +35,15 @@ recipes:
 paper recipes, for Atari games alone (veldt recipes describes them):
 {of_papers}
 
---env is required: a Gymnasium id, or module:function for a function of yours that returns an environment.
+--env is required: a Gymnasium id, or module:function for a function of yours
+that returns an environment.
 
   veldt train ppo --env CartPole-v1 --until 475
   veldt train ppo --env ALE/Pong-v5 --steps 4_000_000 --seed 1
   veldt train a2c --env mine:make_env --network mine:network
 
-veldt train RECIPE --env ENV --help lists every flag with its default there; veldt recipes RECIPE says where each value
-comes from."""
+veldt train RECIPE --env ENV --help lists every flag with its default for ENV;
+veldt recipes RECIPE says where each value comes from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +90,8 @@ def train(arguments: list[str]) -> str:
     if not arguments or arguments[0].startswith("-"):
         if arguments and arguments[0] in ("-h", "--help"):
             plain = plain_recipes()
-            names = "\n".join(f"  {name:10} {recipe.summary}" for name, recipe in plain.items())
-            of_papers = textwrap.fill(
-                ", ".join(name for name in RECIPES if name not in plain),
-                width=110,
-                break_on_hyphens=False,
-                initial_indent="  ",
-                subsequent_indent="  ",
-            )
+            names = "\n".join(_indented(f"{name:10} {one.summary}", 13) for name, one in plain.items())
+            of_papers = _indented(", ".join(name for name in RECIPES if name not in plain), 2)
             return TRAIN_HELP.format(names=names, of_papers=of_papers)
         where = "the recipe comes before the flags: " if arguments else ""
         raise UsageError(f"which recipe? {where}veldt train RECIPE --env ENV; known are {', '.join(RECIPES)}")
@@ -115,6 +111,11 @@ def train(arguments: list[str]) -> str:
     from veldt import api
 
     return _outcome(api.train(recipe.name, env_kwargs=env_kwargs, **given))
+
+
+def _indented(text: str, rest: int) -> str:
+    """Returns lines of at most 79 characters, the first indented by 2 and the others by `rest`."""
+    return textwrap.fill(text, 79, break_on_hyphens=False, initial_indent="  ", subsequent_indent=" " * rest)
 
 
 def resume(arguments: list[str]) -> str:

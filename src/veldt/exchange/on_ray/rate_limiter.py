@@ -21,7 +21,7 @@ class RateCounts(NamedTuple):
     steps_A: np.ndarray
     updates_L: np.ndarray
     waived_L: np.ndarray
-    starts: int
+    learning_starts: int
     max_steps: int
     allowance: float
 
@@ -61,7 +61,8 @@ class RateLimiterClient(RateLimiter):
         np.copyto(self.steps_A, value.steps_A, where=others_A)
         np.copyto(self.updates_L, value.updates_L, where=others_L)
         np.copyto(self.waived_L, value.waived_L, where=others_L)
-        self.starts, self.max_steps, self._allowance = value.starts, value.max_steps, value.allowance
+        self.learning_starts, self.max_steps = value.learning_starts, value.max_steps
+        self._allowance = value.allowance
 
     def report(self) -> RateReport:
         steps = int(self.steps_A[self._actor]) if self._actor >= 0 else 0
@@ -112,14 +113,17 @@ class RateLimiterServer:
             actor = self._actors.get(role, -1)
             allowance = self._allot(actor) if actor in self._acting else -1.0
             counts = rate_limiter.steps_A.copy(), rate_limiter.updates_L.copy(), rate_limiter.waived_L.copy()
-            return RateCounts(*counts, rate_limiter.starts, rate_limiter.max_steps, allowance)
+            return RateCounts(*counts, rate_limiter.learning_starts, rate_limiter.max_steps, allowance)
 
     def _allot(self, actor: int) -> float:
         """Returns the steps up to which the actor may start to act; all allotments together keep to the slack."""
         rate_limiter, allotted_A = self._rate_limiter, self._allotted_A
         if rate_limiter.intensity == 0:
             return np.inf
-        limit = rate_limiter.starts + (rate_limiter.samples + rate_limiter.slack) / rate_limiter.intensity
+        limit = (
+            rate_limiter.learning_starts
+            + (rate_limiter.samples + rate_limiter.slack) / rate_limiter.intensity
+        )
         used_A = np.maximum(rate_limiter.steps_A, allotted_A)
         remaining = limit - used_A.sum()
         if remaining >= 0:

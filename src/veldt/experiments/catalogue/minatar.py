@@ -69,7 +69,7 @@ def _game_of(name: str) -> str:
     key = game_key(name.removeprefix(f"{_MODULE}:"))
     if key not in games:
         raise UsageError(
-            f"--games has '{name}', which is no game of MinAtar{did_you_mean(name, _GAMES)}: known are "
+            f"--games has '{name}', which is not a game of MinAtar{did_you_mean(name, _GAMES)}: known are "
             f"{', '.join(_GAMES)}"
         )
     return games[key]

@@ -33,7 +33,7 @@ def env_of_game(name: str) -> str:
     if is_word and games:
         known = [one.removeprefix(ATARI_PREFIX).removesuffix("-v5") for one in games.values()]
         raise UsageError(
-            f"--games has '{name}', which is no Atari game{did_you_mean(name, known)}: give names such as Pong, "
+            f"--games has '{name}', which is not an Atari game{did_you_mean(name, known)}: give names such as Pong, "
             "Gymnasium ids such as CartPole-v1, or module:function"
         )
     env = f"{ATARI_PREFIX}{name}-v5" if is_word else name
@@ -46,7 +46,7 @@ def env_of_atari_game(name: str) -> str:
     env = env_of_game(name)
     if not env.startswith(ATARI_PREFIX):
         raise UsageError(
-            f"--games has '{name}', which is no Atari game, and this experiment has a paper's values for Atari games "
-            "alone: give names such as Pong"
+            f"--games has '{name}', which is not an Atari game, and this experiment has a paper's values for Atari "
+            "games alone: give names such as Pong"
         )
     return env

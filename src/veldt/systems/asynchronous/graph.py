@@ -1,7 +1,7 @@
 """Asynchronous learners on a central store (Mnih et al. 2016; Stooke & Abbeel, sections 4.3 and 5.2).
 
-    sampler-learner: envs, sampler, experience, learner --gradient--> central store in chunks:
-                                                        <--parameters--  parameters, rule's state
+    sampler-learner: envs, sampler, batch source, learner --gradient--> central store in chunks:
+                                                          <--parameters--  parameters, rule's state
 
 Each sampler-learner learns from batches of its own, and applies its gradients to the shared parameters, which the
 others update meanwhile. When one dies, only its episodes are lost: it restarts from the store.

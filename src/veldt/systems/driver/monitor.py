@@ -153,8 +153,8 @@ class Monitor:
             self._saved.popleft()
             self._callbacks.call("on_checkpoint", self.steps)
 
-    def log(self, learning_rate: float, updates: int, experience: Mapping[str, float]) -> None:
-        """Writes a row, and refreshes the display. `experience` are further metrics.
+    def log(self, learning_rate: float, updates: int, others: Mapping[str, float]) -> None:
+        """Writes a row, and refreshes the display. `others` are the metrics that roles have sent.
 
         VeldtError if the run's directory is not in its place any more.
         """
@@ -163,7 +163,7 @@ class Monitor:
         now = time.perf_counter()
         row = self._row(now, updates) | {"train/learning_rate": learning_rate, "train/updates": updates}
         row |= {name: value / max(1, self._metric_counts[name]) for name, value in self._metrics.items()}
-        row |= {with_prefix(name): value for name, value in experience.items()} | self._evaluation
+        row |= {with_prefix(name): value for name, value in others.items()} | self._evaluation
         self._log_row(row)
         self.check_finite(row)
         self._progress.update(row | self._shares() | {"eta_seconds": self._eta(row["time/steps_per_second"])})

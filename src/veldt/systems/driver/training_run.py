@@ -152,7 +152,7 @@ class TrainingRun:
         self._scores.num_episodes = int(meta["scores"]["num_episodes"])
         self._scores.recent.extend(map(float, meta["scores"]["recent"]))
         rate_limiter.steps_A[:], rate_limiter.updates_L[:] = counts["steps"], counts["updates"]
-        rate_limiter.waived_L[:], rate_limiter.starts = counts["waived"], counts["starts"]
+        rate_limiter.waived_L[:], rate_limiter.learning_starts = counts["waived"], counts["starts"]
         self._metrics.role_restarts = int(meta["role_restarts"])
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
         if (
@@ -163,7 +163,7 @@ class TrainingRun:
             why = "the checkpoint holds none" if not meta["segments"] else "by --checkpoint-replay none"
             assert isinstance(self._config.learn, OffPolicyConfig)
             waits = self._config.learn.learning_starts
-            rate_limiter.starts, rate_limiter.waived_L[:] = rate_limiter.steps + waits, 0
+            rate_limiter.learning_starts, rate_limiter.waived_L[:] = rate_limiter.steps + waits, 0
             rate_limiter.waived_L[0] = -int(rate_limiter.updates_L.sum()) * rate_limiter.batch_size
             self._monitor.note(
                 f"the replay buffer is empty ({why}): acting continues, and learning when {waits:,} steps have "
@@ -278,7 +278,7 @@ class TrainingRun:
                 "steps": [steps.get(number, int(own)) for number, own in enumerate(rate_limiter.steps_A)],
                 "updates": [updates.get(rank, updates[0]) for rank in range(len(rate_limiter.updates_L))],
                 "waived": rate_limiter.waived_L.tolist(),
-                "starts": int(rate_limiter.starts),
+                "starts": int(rate_limiter.learning_starts),
             },
             "role_restarts": self._metrics.role_restarts,
             "learners": {part.rank: part.state for part in parts.values() if part.state is not None},

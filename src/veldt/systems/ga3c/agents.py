@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from veldt.config.train_config import TrainConfig
-from veldt.envs.arrangement import Plan, make_vector_envs
+from veldt.envs.arrangement import Arrangement, make_vector_envs
 from veldt.envs.seeding import ACTION, ACTOR, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
@@ -47,8 +47,8 @@ class AgentsPlan:
     """Agents `first` up to `first + width` of the run play in the process `number`.
 
     `actor_outputs` are the layouts of the policy's outputs for one step, `noise_width` the random numbers per action,
-    `recurrent` the size of an agent's recurrent state. `incarnations` counts the role's process starts before the run
-    was resumed: every incarnation plays other episodes.
+    `recurrent_size` the size of an agent's recurrent state. `incarnations` counts the role's process starts before
+    the run was resumed: every incarnation plays other episodes.
     """
 
     config: TrainConfig
@@ -60,7 +60,7 @@ class AgentsPlan:
     steps: int
     actor_outputs: Mapping[str, Layout]
     noise_width: int
-    recurrent: int
+    recurrent_size: int
     incarnations: int = 0
 
 
@@ -102,8 +102,8 @@ class AgentHost:
         )
         envs = dataclasses.replace(config.envs, num_envs=width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, envs, config.atari, plan.first)
-        placement = Plan("in-process", 0, width, (), "agents")
-        self._envs = make_vector_envs(settings, plan.spec, steps, placement, stacks=True)
+        arrangement = Arrangement("in-process", 0, width, (), "agents")
+        self._envs = make_vector_envs(settings, plan.spec, steps, arrangement, stacks=True)
         self._slot = slot = self._envs.trajectory
         self._columns = [slot.part(slice(b, b + 1)) for b in range(width)]
         prefixes = self._envs.start()
@@ -113,10 +113,10 @@ class AgentHost:
             for name, layout in plan.actor_outputs.items()
         }
         # Recurrent state of each agent now, and before the first row of its rollout.
-        self._recurrent_WM, self._first_recurrent_WM = np.zeros((2, width, plan.recurrent), np.float32)
+        self._recurrent_WM, self._first_recurrent_WM = np.zeros((2, width, plan.recurrent_size), np.float32)
         self._noise_RWK = np.empty((_NOISE_ROWS, width, plan.noise_width), np.float32)
         self._row_W, self._step_W = np.zeros(width, np.int64), np.zeros(width, np.int64)
-        self._slow = False
+        self._is_slow = False
         self._full: list[int] = []  # agents whose full rollouts wait for room in the queue
         self._idle = list(range(width))  # agents that start a rollout as soon as they may
         self._finished: list[Episode] = []
@@ -133,7 +133,7 @@ class AgentHost:
             agent_R = self._inference.answered(_POLL_S if self._full or self._idle else _WAIT_S)
         if len(agent_R):
             # One by one, a predictor can start with the first request while the others still step.
-            for part_R in np.split(agent_R, len(agent_R)) if self._slow else (agent_R,):
+            for part_R in np.split(agent_R, len(agent_R)) if self._is_slow else (agent_R,):
                 self._control.heartbeat()
                 self._act(part_R)
         self._send_periodically()
@@ -175,7 +175,7 @@ class AgentHost:
         if not noise_R.all():
             self._make_noise(agent_R[noise_R == 0])
         requests["noise"][agent_R] = self._noise_RWK[noise_R, agent_R]
-        if self._plan.recurrent:
+        if self._plan.recurrent_size:
             requests["recurrent_state"][agent_R] = self._recurrent_WM[agent_R]
             requests["begins"][agent_R] = slot.episode_step[row_R, agent_R] == 0
         self._inference.request(agent_R)
@@ -197,14 +197,14 @@ class AgentHost:
         slot.version[row_R, agent_R] = answers["version"][agent_R]
         for name, array in self._actor_outputs.items():
             array[row_R, agent_R] = answers[name][agent_R]
-        if self._plan.recurrent:
+        if self._plan.recurrent_size:
             self._recurrent_WM[agent_R] = answers["recurrent_state"][agent_R]
         with self._clock("simulate"):
             begin = time.perf_counter()
             for b, row in zip(agent_R.tolist(), row_R.tolist(), strict=True):
                 self._envs.step(b, row)
                 self._envs.wait(b, row)
-            self._slow = time.perf_counter() - begin > _SLOW_S * len(agent_R)
+            self._is_slow = time.perf_counter() - begin > _SLOW_S * len(agent_R)
         self._row_W[agent_R] += 1
         self._step_W[agent_R] += 1
         is_full_R = row_R + 1 == self._plan.steps
@@ -226,7 +226,7 @@ class AgentHost:
                 column.copy_to(arrays)
                 for name, array in self._actor_outputs.items():
                     np.copyto(arrays[name], array[:, part])
-                if self._plan.recurrent:
+                if self._plan.recurrent_size:
                     np.copyto(arrays["initial_recurrent_state"], self._first_recurrent_WM[part])
                     np.copyto(arrays["final_recurrent_state"], self._recurrent_WM[part])
                 self._out.commit()

@@ -25,7 +25,7 @@ from veldt.formatting import counted
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
-from veldt.sampling.acted import checked_act, num_noise
+from veldt.sampling.checked_actions import checked_act, num_noise
 from veldt.sampling.observations import blank_observation
 from veldt.systems.ga3c.agents import AgentsPlan, run_agent_process
 from veldt.systems.ga3c.model import ModelPlan, run_model
@@ -82,7 +82,7 @@ def _edges(run_plan: RunPlan, parts: _AgentParts) -> dict[str, Edge]:
     if queue < least:
         raise UsageError(
             f"--training-rows is {settings.training_rows:,}, which are {least:,} rollouts of {steps} steps, and "
-            f"--training-queue is {queue:,}: trainers would wait for ever; take room for at least as many"
+            f"--training-queue is {queue:,}: trainers would wait for ever; give --training-queue {least:,} or more"
         )
     depth = max(-(-queue // settings.agent_processes), least)
     return {
@@ -157,7 +157,7 @@ def _agent_role(run_plan: RunPlan, parts: _AgentParts, checkpoint: Checkpoint | 
                 steps=run_plan.horizon,
                 actor_outputs=parts.actor_outputs,
                 noise_width=parts.noise,
-                recurrent=parts.recurrent_size,
+                recurrent_size=parts.recurrent_size,
                 incarnations=incarnations.get(role_name(_AGENT, process, processes), 0),
             )
             for process in range(processes)

@@ -36,7 +36,7 @@ from veldt.networks.recurrent import RecurrentForward
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals, to_device
 from veldt.runtime.roles import Control
-from veldt.sampling.acted import checked_act
+from veldt.sampling.checked_actions import checked_act
 from veldt.systems.ga3c.rollout_queue import RolloutQueue
 from veldt.systems.ga3c.thread_tuning import ThreadTuning
 from veldt.systems.ga3c.worker_pool import WorkerPool

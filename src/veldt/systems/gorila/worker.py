@@ -1,7 +1,7 @@
 """The bundle of Gorila: an actor, a replay buffer and a learner in one (Nair et al. 2015, section 4).
 
-    bundle: envs, sampler, experience, learner --gradient--> parameter shards
-                                               <--newest parameters--
+    bundle: envs, sampler, batch source, learner --gradient--> parameter shards
+                                                 <--newest parameters--
 
 Bundles share only the parameters. When one dies, its episodes and its replay buffer are lost, and it restarts from the
 parameter server.

@@ -32,7 +32,10 @@ def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
     envs = config.envs.num_envs
     width, steps = envs // settings.actors, run_plan.horizon
     unrolls = settings.batch_unrolls(envs)
-    parameters, recurrent_size = algorithm.distribution.parameters, recurrent_size_of(run_plan.network()[0])
+    parameters, recurrent_size = (
+        algorithm.distribution.num_parameters,
+        recurrent_size_of(run_plan.network()[0]),
+    )
     slot = unroll_layouts(spec, steps, width, parameters, recurrent_size)
     edges = {
         "weights": weights_edge(run_plan),
@@ -44,7 +47,7 @@ def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
                 settings.actors,
                 settings.learners,
                 intensity=0.0,
-                starts=0,
+                learning_starts=0,
                 batch_size=steps * unrolls // settings.learners,
                 slack=0.0,
                 acts_on=settings.learners > 1,

@@ -21,7 +21,7 @@ from veldt.config.run_request import RunRequest
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import TrainConfig
 from veldt.envs.action_replay import ActionsUntil
-from veldt.envs.arrangement import Plan, make_vector_envs, plan, probe_spec
+from veldt.envs.arrangement import Arrangement, arrange, make_vector_envs, probe_spec
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
@@ -77,7 +77,7 @@ class RunPlan:
     config: TrainConfig
     source: EnvSource
     spec: EnvSpec
-    arrangement: Plan
+    arrangement: Arrangement
     device: torch.device
     own: OwnParts
     decisions: tuple[str, ...]
@@ -233,9 +233,9 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     if not config.roles.has_acting_processes:
         one = dataclasses.replace(config.envs, num_envs=config.envs.num_envs // learners)
         why = "as asked" if request.repeats is None else f"as in {request.repeats}"
-        chosen = plan(source, one, config.atari, accelerators, learners, why)
+        chosen = arrange(source, one, config.atari, accelerators, learners, why)
     else:
-        chosen = Plan("in-process", 0, 1, (), "in the processes that act")
+        chosen = Arrangement("in-process", 0, 1, (), "in the processes that act")
     config = _decided(config, chosen, device, accelerators)
     if device.type == "cpu":
         _refuse_too_large(spec, _update_rows(config, algorithm))
@@ -302,7 +302,9 @@ def _refuse_too_large(spec: EnvSpec, rows: int) -> None:
         )
 
 
-def _decided(config: TrainConfig, chosen: Plan, device: torch.device, accelerators: int) -> TrainConfig:
+def _decided(
+    config: TrainConfig, chosen: Arrangement, device: torch.device, accelerators: int
+) -> TrainConfig:
     """Returns the config with the device, the places of the envs, and the number of processes and of their threads."""
     roles, run = config.roles, config.run
     cores = len(allowed_cores()) - accelerators

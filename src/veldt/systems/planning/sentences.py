@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config.train_config import TrainConfig
-from veldt.envs.arrangement import Plan
+from veldt.envs.arrangement import Arrangement
 from veldt.formatting import counted
 from veldt.runtime.cores import allowed_cores
 
 
-def describe(config: TrainConfig, plan: Plan, horizon: int, accelerators: int) -> list[str]:
+def describe(config: TrainConfig, arrangement: Arrangement, horizon: int, accelerators: int) -> list[str]:
     """Returns a sentence for each decision.
 
     Args:
         config: without any `auto`.
-        plan: of the envs, where learners have them; of one learner where each has some.
+        arrangement: of the envs, where learners have them; of one learner where each has some.
         horizon: steps of each env between optimisation phases.
         accelerators: how many are used.
     """
@@ -22,7 +22,7 @@ def describe(config: TrainConfig, plan: Plan, horizon: int, accelerators: int) -
         return [_describe_roles(config, accelerators)]
     learners = config.roles.learners
     whose = "this" if config.in_one_process else "its own"
-    envs = _describe_envs(plan, config.envs.num_envs // learners, horizon, whose)
+    envs = _describe_envs(arrangement, config.envs.num_envs // learners, horizon, whose)
     sentences = [envs if learners == 1 else f"{learners} learners, each with {envs}"]
     if isinstance(config.learn, OffPolicyConfig):
         sentences.append(_describe_phase(config.learn, config.phase_width))
@@ -37,7 +37,7 @@ def _describe_roles(config: TrainConfig, accelerators: int) -> str:
     return f"{processes}, on {counted(len(allowed_cores()), 'core', 'cores')}"
 
 
-def _describe_envs(chosen: Plan, envs: int, horizon: int, whose: str) -> str:
+def _describe_envs(chosen: Arrangement, envs: int, horizon: int, whose: str) -> str:
     if chosen.backend == "in-process":
         each = counted(envs, "env", "envs")
         return f"{each} x {horizon} steps, in {whose} process ({chosen.reason})"
@@ -55,5 +55,5 @@ def _describe_phase(learn: OffPolicyConfig, envs: int) -> str:
     return (
         f"after each {learn.steps_per_phase(envs) * envs:,} steps {updates:g} "
         f"{'update' if updates == 1 else 'updates'} of {learn.batch_size:,} transitions (each step is used "
-        f"{learn.training_intensity:g} times), step size {learn.scaled_learning_rate()}"
+        f"{learn.training_intensity:g} times), learning rate {learn.scaled_learning_rate()}"
     )

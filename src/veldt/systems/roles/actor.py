@@ -17,7 +17,7 @@ import torch
 from veldt.agent import make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.config.train_config import TrainConfig
-from veldt.envs.arrangement import Plan, make_vector_envs
+from veldt.envs.arrangement import Arrangement, make_vector_envs
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
@@ -106,8 +106,8 @@ class _Actor:
         )
         envs = dataclasses.replace(config.envs, num_envs=plan.width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, envs, config.atari, plan.first)
-        placement = Plan("in-process", 0, 1, (), "an actor's own")
-        self._envs = make_vector_envs(settings, spec, plan.steps, placement, stacks=True)
+        arrangement = Arrangement("in-process", 0, 1, (), "an actor's own")
+        self._envs = make_vector_envs(settings, spec, plan.steps, arrangement, stacks=True)
         self._slot = self._envs.trajectory
         self._episodes = EpisodeTracker(plan.width, self._envs.start())
         self._clock, self._reset_steps, self._sent_at = StageClock(), 0, time.monotonic()

@@ -15,7 +15,7 @@ import torch
 
 from veldt.agent import Agent, make_network
 from veldt.config.train_config import TrainConfig
-from veldt.envs.arrangement import Plan, make_vector_envs
+from veldt.envs.arrangement import Arrangement, make_vector_envs
 from veldt.envs.seeding import EVALUATION, derive_seed
 from veldt.envs.settings import EnvConfig
 from veldt.envs.source import EnvSource
@@ -169,8 +169,8 @@ class _Player:
         algorithm = config.make_algorithm(plan.spec.action)
         self._seed = derive_seed(config.run.seed, EVALUATION, plan.incarnations + control.restart_count)
         settings = StepperSettings(plan.source, self._seed, _in_process(plan), config.atari, plan.first)
-        placement = Plan("in-process", 0, 1, (), "an evaluator's own")
-        self._envs = make_vector_envs(settings, plan.spec, _ROWS, placement, stacks=True)
+        arrangement = Arrangement("in-process", 0, 1, (), "an evaluator's own")
+        self._envs = make_vector_envs(settings, plan.spec, _ROWS, arrangement, stacks=True)
         self._episodes = EpisodeTracker(plan.width, self._envs.start())
         self._sampler = Sampler(
             self._envs,

@@ -13,7 +13,7 @@ from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.replay import ReplayEnds, ReplayIn
 from veldt.exchange.weights import Weights
 from veldt.learning.checked_loss import required_priority
-from veldt.learning.replay_batches import BatchConverter, Noise, ReplayBatches
+from veldt.learning.replay_batches import BatchConverter, NoiseWidths, ReplayBatches
 from veldt.replay.batch import ReplayBatch
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
@@ -47,7 +47,7 @@ class ReplayLearner(LearnerRole):
         assert isinstance(self._algorithm, OffPolicy) and plan.config.replay is not None
         self._off_policy, self._replay, self._client = self._algorithm, plan.config.replay, client
         self._is_prioritised = self._replay.replay == "prioritised"
-        noise = Noise.of(self._off_policy, self._network)
+        noise = NoiseWidths.of(self._off_policy, self._network)
         self._converter = BatchConverter(plan.spec, noise, self._device)
         self._num_requested = self._num_taken = self._learner.updates
         self._empty_since = time.monotonic()

@@ -1,11 +1,11 @@
 """The sampler-learner: the synchronous system has one, other systems several (Stooke & Abbeel, section 4.2).
 
-    envs ==rows==> sampler ==slot==> experience ==batches==> learner ==gradient==> the others, if there are any
-      ^               |              (fresh rollouts            |
-      |               |              or a replay buffer)        |
-      +--- actions ---+ <-------------- parameters -------------+
+    envs ==rows==> sampler ==slot==> batch source ==batches==> learner ==gradient==> the others, if there are any
+      ^               |              (fresh rollouts              |
+      |               |              or a replay buffer)          |
+      +--- actions ---+ <--------------- parameters --------------+
 
-The sampler acts with the parameters of the last update. How old the data of an update are depends on the experience:
+The sampler acts with the parameters of the last update. How old the data of an update are depends on the batch source:
 one phase for rollouts, any age for a replay buffer.
 """
 
@@ -32,7 +32,7 @@ from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.learner import Learner
 from veldt.learning.normalisation import update_observation_statistics
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
-from veldt.learning.replay_batches import BatchConverter, Noise
+from veldt.learning.replay_batches import BatchConverter, NoiseWidths
 from veldt.learning.snapshot import Snapshot
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
@@ -66,7 +66,7 @@ class WorkerRank:
 
     @property
     def draw_seed(self) -> int:
-        """Seed of draws from its own experience, different for each rank."""
+        """Seed of what its batch source draws, different for each rank."""
         return derive_seed(self.seed, ACTOR, self.rank) if self.rank else self.seed
 
 
@@ -113,7 +113,7 @@ def _thread_choice(run_plan: RunPlan, note: ShowNote) -> ThreadChoice | None:
 
 
 class SamplerLearner:
-    """Envs, sampler, experience and learner, connected.
+    """Envs, sampler, batch source and learner, connected.
 
     Args:
         run_plan: the run's; its plan of envs is for one sampler-learner.
@@ -159,14 +159,14 @@ class SamplerLearner:
             self.slot = self.envs.trajectory
             self.episodes = EpisodeTracker(self._width, {})
             self._sampler = self._make_sampler(forward, context.heartbeat)
-            self.experience = self._make_experience(forward, targets.forwards)
+            self.batch_source = self._make_batch_source(forward, targets.forwards)
             self.archive = None
-            if isinstance(self.experience, ReplaySource) and archive is not None:
+            if isinstance(self.batch_source, ReplaySource) and archive is not None:
                 from veldt.replay.archive import ReplayArchive
 
-                self.archive = ReplayArchive(archive, self.experience.buffer)
+                self.archive = ReplayArchive(archive, self.batch_source.buffer)
             self.snapshot = Snapshot(
-                self.learner, self._sampler, self.envs, self.episodes, self.experience, self.archive
+                self.learner, self._sampler, self.envs, self.episodes, self.batch_source, self.archive
             )
         except BaseException:
             self.envs.close()
@@ -208,7 +208,7 @@ class SamplerLearner:
             heartbeat,
         )
 
-    def _make_experience(self, forward: Forward, targets: Targets) -> BatchSource:
+    def _make_batch_source(self, forward: Forward, targets: Targets) -> BatchSource:
         algorithm, seed, replay = self.algorithm, self._worker_rank.draw_seed, self._config.replay
         if isinstance(algorithm, OnPolicy):
             return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock, self._edge)
@@ -223,7 +223,7 @@ class SamplerLearner:
             partial(algorithm.targets, forward, targets),
             slot,
             ReplayBuffer(slot.spec, slot.width, own, algorithm.returns, self._run_plan.replay_threads),
-            BatchConverter(slot.spec, Noise.of(algorithm, self.network), self._run_plan.device),
+            BatchConverter(slot.spec, NoiseWidths.of(algorithm, self.network), self._run_plan.device),
             BatchShare(algorithm.batch_size // self._sharing, starts, seed, self._edge),
             self._clock,
             self._note,
@@ -245,8 +245,8 @@ class SamplerLearner:
             self.acts_by_newest()
             return unrestored
         self.episodes.set_prefixes(self.envs.start())
-        if done and isinstance(self.experience, ReplaySource):
-            self.experience.refill(done)
+        if done and isinstance(self.batch_source, ReplaySource):
+            self.batch_source.refill(done)
         return []
 
     def run_phase(
@@ -275,16 +275,16 @@ class SamplerLearner:
         trained_s, updates = self._clock.seconds["train"], self.learner.updates
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
-        if isinstance(self.experience, ReplaySource) and self._sharing > 1:
+        if isinstance(self.batch_source, ReplaySource) and self._sharing > 1:
             # Summed, so that all ranks make as many updates.
             new_steps_of_all = int(self._edge.all_reduce_sum([new_steps])[0])
         else:
             new_steps_of_all = new_steps
-        for batch, acted in self.experience.batches(done + new_steps_of_all, progress):
+        for batch, acted in self.batch_source.batches(done + new_steps_of_all, progress):
             with self._clock("train"):
                 loss = self.learner.update(batch, progress, rate)
             lag = self.learner.updated_version - acted
-            self.experience.update_priorities(loss.priority)
+            self.batch_source.update_priorities(loss.priority)
             updated(loss, lag, rate)
         update_observation_statistics(self.network, slot, self._edge)
         self.acts_by_newest()
@@ -313,7 +313,7 @@ class SamplerLearner:
 
     def metrics(self, steps: int) -> dict[str, float]:
         """Metrics besides losses, after `steps` of training."""
-        metrics = self.experience.metrics()
+        metrics = self.batch_source.metrics()
         if isinstance(self.algorithm, OffPolicy):
             explored = self.algorithm.exploration(self._schedule(steps))
             metrics |= checked_exploration(explored, self.algorithm)

@@ -1,8 +1,8 @@
 """The synchronous system: sample, optimise, sample, by one learner or several (Stooke & Abbeel, sections 4.1 and 4.2).
 
-    rank 0: envs, sampler, experience, learner --gradient--+
-                                                           +--mean--> the same update on all ranks
-    rank 1: envs, sampler, experience, learner --gradient--+
+    rank 0: envs, sampler, batch source, learner --gradient--+
+                                                             +--mean--> the same update on all ranks
+    rank 1: envs, sampler, batch source, learner --gradient--+
 
 A batch is made of the rows that all ranks have sampled or drawn together. So all have the same parameters, bit for bit,
 and several ranks learn what one rank with all the envs would (but PPO normalises advantages among a rank's own rows).

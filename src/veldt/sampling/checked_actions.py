@@ -71,7 +71,7 @@ def _checked_actions(
 
 
 def num_noise(algorithm: Algorithm, network: nn.Module, method: str = "action_noise") -> int:
-    """Returns what the method returns about noise. UsageError if that is no number of numbers."""
+    """Returns what the method returns about noise. UsageError if that is not a whole number, 0 or more."""
     width = getattr(algorithm, method)(network)
     if not isinstance(width, int | np.integer) or width < 0:
         raise UsageError(
