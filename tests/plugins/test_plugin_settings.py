@@ -101,7 +101,7 @@ def test_a_recipe_s_values_are_checked_with_the_user_s_in_their_place() -> None:
 def test_a_recipe_s_values_are_checked_beside_each_other_when_it_is_registered() -> None:
     with pytest.raises(
         UsageError,
-        match="^the recipe mine has values of atari that are not allowed: --high is 2: it must be at ",
+        match=r"^the recipe mine has values of atari that are not allowed: --high is 2: it must be at ",
     ):
         register(Mine, Ordered, epochs=1)
     assert "mine" not in RECIPES
