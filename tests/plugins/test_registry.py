@@ -200,7 +200,9 @@ def test_systems_of_another_kind(settings: Any, graph: Any, needs: Any, message:
 def test_what_fits_a_registered_system() -> None:
     veldt.register_system("mine", MySystem, "mine:graph", needs=["replay", "continuous-actions"])
     assert [name for name in ALGORITHMS if incompatibility("mine", name) is None] == ["ddpg"]
-    with pytest.raises(UsageError, match=r"^dqn does not fit: the system mine needs .*; take ddpg$"):
+    with pytest.raises(
+        UsageError, match=r"^dqn does not fit: the system mine needs .*; take ddpg for continuous actions$"
+    ):
         check_fits("mine", "dqn")
 
 
