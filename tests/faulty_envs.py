@@ -80,6 +80,8 @@ class Failing(Scripted):
         match self._how:
             case "raise":
                 raise RuntimeError("the wheel came off")
+            case "long message":  # longer than what a pipe takes at once
+                raise RuntimeError("x" * 1_000_000)
             case "SystemExit":
                 raise SystemExit(0)
             case "nan observation":

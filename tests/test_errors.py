@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from veldt.errors import Escaped, UsageError, contained, described, did_you_mean
+from veldt.errors import Escaped, UsageError, contained, described, did_you_mean, traceback_of
 
 NAMES = ["CartPole-v0", "CartPole-v1", "phys2d/CartPole-v1", "ALE/Pong-v5", "Ant-v5", "Hopper-v5", "Taxi-v4"]
 FLAGS = ["--steps", "--threads", "--hidden", "--no-compile", "--compile"]
@@ -39,6 +39,21 @@ def test_a_long_value_leaves_the_beginning_and_the_end_of_a_message() -> None:
     text = str(UsageError(f"--env is {'x' * 100_000}: it must be a name"))
     assert text.startswith("--env is xxx") and text.endswith("xxx: it must be a name")
     assert " characters left out]" in text and len(text) < 2_100
+
+
+def test_a_long_message_of_user_code_is_shortened_in_the_sentence_and_in_the_traceback() -> None:
+    try:
+        try:
+            raise KeyError("x" * 100_000)
+        except KeyError as error:
+            error.add_note("y" * 100_000)
+            raise ValueError("begin " + "z" * 100_000 + " end") from error
+    except ValueError as raised:
+        text, details = described(raised), traceback_of(raised)
+    assert text.startswith("ValueError: begin zzz") and text.endswith("zzz end") and len(text) < 2_100
+    assert details.count(" letters left out]") == 3 and len(details) < 7_000
+    assert details.startswith("Traceback (most recent call last):") and "in test_a_long_message" in details
+    assert "KeyError: 'xxx" in details and details.endswith("zzz end\n")
 
 
 def test_an_error_whose_text_fails_is_named() -> None:

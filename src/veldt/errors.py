@@ -15,6 +15,7 @@ from typing import NoReturn
 
 _SHORT = 4  # characters
 _LONGEST = 2_000  # characters of a message: a value in it, from a file, may have any length
+_LONGEST_TRACEBACK = 20_000
 _ALIKE = 0.65  # minimum similarity (of 1) of two names for one to be suggested for the other
 
 
@@ -24,7 +25,7 @@ class VeldtError(Exception):
     exit_code = 1
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_shortened(message))
+        super().__init__(shortened(message))
 
 
 class UsageError(VeldtError):
@@ -107,11 +108,11 @@ def contained(error: BaseException) -> NoReturn:
 
 
 def described(error: BaseException) -> str:
-    """Returns the type and, if any, the message of an error of the user's code."""
+    """Returns the type and, if any, the message of an error of the user's code, shortened if it is too long."""
     if isinstance(error, Escaped):
         return str(error)
     try:
-        message = str(error)
+        message = shortened(str(error))
     except Exception:  # the user's own `__str__` may fail, which must not hide the error itself
         message = "its message cannot be printed, because its __str__ fails"
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
@@ -152,16 +153,23 @@ def as_error(
     except (VeldtError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        details = "".join(traceback.format_exception(error))
+        details = traceback_of(error)
         begin = what if isinstance(what, str) else what()
         raise kind(f"{begin}: {described(error)}", details=details) from error
 
 
-def _shortened(message: str) -> str:
-    """Returns a message with its beginning and its end, where the cause and the correction are, if it is too long."""
-    if len(message) <= _LONGEST:
+def traceback_of(error: BaseException) -> str:
+    """Returns the traceback of an error as Python prints it, its messages and notes shortened where they are too long:
+    it goes from process to process, and onto the screen."""
+    parts = traceback.TracebackException.from_exception(error).format()
+    return shortened("".join(map(shortened, parts)), _LONGEST_TRACEBACK)
+
+
+def shortened(message: str, longest: int = _LONGEST) -> str:
+    """Returns the beginning and the end of a text, and how much is left out, if it has more than `longest` characters."""
+    if len(message) <= longest:
         return message
-    part = _LONGEST // 2
+    part = longest // 2
     return f"{message[:part]} [{len(message) - 2 * part:,} characters left out] {message[-part:]}"
 
 

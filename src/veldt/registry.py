@@ -68,7 +68,7 @@ class Registry(Mapping[str, T], Generic[T]):
         Raises:
             UsageError: the name is not lower-case letters, digits and dashes, or another module has registered it.
         """
-        if not _NAME.fullmatch(name):
+        if not (isinstance(name, str) and _NAME.fullmatch(name)):
             raise UsageError(
                 f"the {self.kind} is called {name!r}: a name is lower-case letters, digits and dashes, and begins with "
                 "a letter, as 'qr-dqn'"

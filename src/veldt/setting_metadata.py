@@ -268,5 +268,5 @@ def _described(hint: Any) -> str:
         number = "" if ... in arguments else f" of {len(arguments)}"
         return f"a tuple{number}, each part of it {' or '.join(each)}"
     if typing.get_origin(hint) in (dict, Mapping):
-        return f"a dict, each key of it {_described(arguments[0])}"
+        return "a dict" if arguments[0] is object else f"a dict, each key of it {_described(arguments[0])}"
     return _DESCRIBED.get(hint) or f"a {(typing.get_origin(hint) or hint).__name__}"

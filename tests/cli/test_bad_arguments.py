@@ -155,7 +155,7 @@ WORDS = {
     "train apex-dqn --env CartPole-v1 --algorithm ddpg --double": "--double is none of apex-dqn's settings with "
     "--algorithm ddpg: take a recipe that has it (dqn,",
     "train a2c --env CartPole-v1 --batch-size 3": (
-        "--batch-size is none of a2c's settings: take a recipe that has it (ppo, appo,"
+        "--batch-size is none of a2c's settings: take a recipe that has it (ppo, appo;"
     ),
     "train a2c --env ALE/Pong-v5 --hidden 8 --env-backend in-process": "--hidden is 8, and no part of this network is",
     "recipes ppoo": "no recipe 'ppoo' (did you mean 'ppo'?)",

@@ -10,12 +10,14 @@ import pty
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from veldt.cli.entry import run
+from veldt.cli.streams import kept_streams
 
 VELDT = f"{shlex.quote(sys.executable)} -m veldt"
 TRAIN = "train ppo --env CartPole-v1 --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
@@ -140,3 +142,13 @@ def test_the_emulator_does_not_complain_at_the_end(in_tmp: Path) -> None:
     options = "--env ALE/Pong-v5 --steps 80 --num-envs 2 --env-backend in-process --precision fp32 --log none"
     done = shell(f"{VELDT} train a2c {options} --network small --threads 1 --run-dir run")
     assert done.returncode == 0 and "nanobind" not in done.stderr, done.stderr
+
+
+def test_hooks_that_an_environment_has_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python makes no thread without them, and one says at the end what the command waits for."""
+    own = sys.excepthook, threading.excepthook
+    with kept_streams():
+        monkeypatch.setattr(sys, "excepthook", None)
+        monkeypatch.setattr(threading, "excepthook", None)
+    assert (sys.excepthook, threading.excepthook) == own
+    threading.Thread(target=int)

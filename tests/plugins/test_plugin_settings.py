@@ -87,19 +87,28 @@ def register(algorithm: type[Algorithm], settings: type[AlgorithmConfig], **valu
 
 
 def test_a_recipe_s_values_are_checked_with_the_user_s_in_their_place() -> None:
-    """Neither the recipe's values alone nor one of the user's beside the other is what the user asked for."""
-    register(Mine, Ordered, epochs=1)
+    """One of the user's beside the recipe's others is not what the user asked for."""
+    register(Mine, Ordered, epochs=2)
     draft = find("mine").draft("CartPole-v1")
     learn: Any = build_config(draft, {"low": 5, "high": 10, "epochs": 20}).learn
     assert (learn.low, learn.high, learn.epochs) == (5, 10, 20)
-    with pytest.raises(UsageError, match="--high is 2: it must be at most --epochs, 1"):
-        build_config(draft, {})
+    with pytest.raises(UsageError, match="--high is 3: it must be at most --epochs, 2"):
+        build_config(draft, {"high": 3})
     with pytest.raises(UsageError, match="--low is 5 and --high is 2"):
         build_config(draft, {"low": 5, "epochs": 20})
 
 
+def test_a_recipe_s_values_are_checked_beside_each_other_when_it_is_registered() -> None:
+    with pytest.raises(
+        UsageError,
+        match=r"^the recipe mine has values of atari that are not allowed: --high is 2: it must be at ",
+    ):
+        register(Mine, Ordered, epochs=1)
+    assert "mine" not in RECIPES
+
+
 def test_the_command_line_and_python_take_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    register(Mine, Ordered, epochs=1)
+    register(Mine, Ordered, epochs=2)
     main(["recipes", "mine", "--env", "CartPole-v1", "--low", "1", "--high", "3", "--epochs", "3"])
     shown = {
         line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines() if line.split()

@@ -121,6 +121,7 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
     ("name", "algorithm", "settings", "message"),
     [
         ("My PPO", Mine, PPOConfig, "a name is lower-case letters, digits and dashes"),
+        (5, Mine, PPOConfig, "^the algorithm is called 5: a name is lower-case letters"),
         ("ppo", Mine, PPOConfig, r"veldt\.algorithms\.builtin has registered one of that name"),
         ("mine", PPOConfig, PPOConfig, "must be a subclass of veldt.algorithms.base.OnPolicy or OffPolicy"),
         ("mine", Mine, dict, "must be a dataclass, a subclass of .*AlgorithmConfig"),
@@ -168,7 +169,7 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
         ("mine", Claims, PPOConfig, "is not a subclass of OffPolicy, and has the capability 'replay'"),
     ],
 )
-def test_algorithms_of_another_kind(name: str, algorithm: Any, settings: Any, message: str) -> None:
+def test_algorithms_of_another_kind(name: Any, algorithm: Any, settings: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message) as refused:
         veldt.register_algorithm(name, algorithm, settings)
     assert "\n" not in str(refused.value)
@@ -181,6 +182,14 @@ def test_algorithms_of_another_kind(name: str, algorithm: Any, settings: Any, me
         (dict, "mine:graph", [], "must be a dataclass, a subclass of .*RolesConfig"),
         (MySystem, 5, [], "must be a function or 'module:function'"),
         (MySystem, "mine:graph", ["repaly"], r"needs the capability 'repaly' \(did you mean 'replay'\?\)"),
+        (
+            MySystem,
+            "mine:graph",
+            "replay",
+            "the system mine needs 'replay': it must be a list of capabilities",
+        ),
+        (MySystem, "mine:graph", [5], r"the system mine needs \[5\]: it must be a list of capabilities"),
+        (MySystem, "mine:graph", None, "the system mine needs None: it must be a list of capabilities"),
     ],
 )
 def test_systems_of_another_kind(settings: Any, graph: Any, needs: Any, message: str) -> None:
@@ -191,7 +200,9 @@ def test_systems_of_another_kind(settings: Any, graph: Any, needs: Any, message:
 def test_what_fits_a_registered_system() -> None:
     veldt.register_system("mine", MySystem, "mine:graph", needs=["replay", "continuous-actions"])
     assert [name for name in ALGORITHMS if incompatibility("mine", name) is None] == ["ddpg"]
-    with pytest.raises(UsageError, match=r"^dqn does not fit: the system mine needs .*; take ddpg$"):
+    with pytest.raises(
+        UsageError, match=r"^dqn does not fit: the system mine needs .*; take ddpg for continuous actions$"
+    ):
         check_fits("mine", "dqn")
 
 
@@ -237,18 +248,54 @@ def test_what_fits_a_registered_system() -> None:
         ),
         (
             {
-                "small": {"batch_size": Sourced(90, "mine")},
+                "small": {"batch_size": Sourced(90, "mine"), "minibatches": Sourced(3, "mine")},
                 "presets": {"box2d": {"minibatches": Sourced(4, "mine")}},
             },
             "^the recipe mine has a preset for 'box2d' that is not allowed: --batch-size 90 does not divide into ",
         ),
+        (
+            {"small": {"gamma": Sourced("high", "mine")}},
+            "^the recipe mine has values of small that are not allowed: --gamma is 'high': it must be a finite ",
+        ),
+        (
+            {"atari": {"gamma": Sourced(7, "mine")}},
+            r"^the recipe mine has values of atari that are not allowed: --gamma is 7: it must be in \[0, 1\]$",
+        ),
+        (
+            {"small": {"batch_size": Sourced(6, "mine"), "minibatches": Sourced(4, "mine")}},
+            "^the recipe mine has values of small that are not allowed: --batch-size 6 does not divide into ",
+        ),
+        (
+            {"small": {"gamma": Sourced(0.9, "")}},
+            "sets 'gamma' with the source '': it must be a string that ",
+        ),
+        ({"small": None}, "^small of the recipe mine is None: it must be a dict, each key of it a string$"),
+        ({"small": ["gamma"]}, r"^small of the recipe mine is \['gamma'\]: it must be a dict"),
+        (
+            {"atari": {5: Sourced(1, "mine")}},
+            "^atari of the recipe mine is {5: .*}: it must be a dict, each ",
+        ),
+        ({"presets": None}, "^presets of the recipe mine is None: it must be a dict$"),
+        (
+            {"presets": {"box2d": None}},
+            "^the preset 'box2d' of the recipe mine is None: it must be a dict, each ",
+        ),
+        ({"name": 5}, "^name of the recipe 5 is 5: it must be a string$"),
+        ({"summary": None}, "^summary of the recipe mine is None: it must be a string$"),
+        ({"base": "ppo"}, "^base of the recipe mine is 'ppo': it must be a Recipe or None$"),
     ],
 )
 def test_recipes_that_cannot_work(changes: dict[str, Any], message: str) -> None:
     values: dict[str, Any] = {"algorithm": "ppo", "system": "synchronous", "atari": {}, "small": {}}
     with pytest.raises(UsageError, match=message):
-        veldt.register_recipe(Recipe(name="mine", summary="Mine", **values | changes))
+        veldt.register_recipe(Recipe(**{"name": "mine", "summary": "Mine"} | values | changes))
     assert "mine" not in RECIPES
+
+
+def test_what_is_no_recipe() -> None:
+    what: Any = RECIPES["ppo"].small
+    with pytest.raises(UsageError, match=r"^register_recipe was given .*: it must be a recipe, "):
+        veldt.register_recipe(what)
 
 
 def test_presets_for_a_family_an_id_and_an_env_of_the_users_own() -> None:

@@ -14,6 +14,7 @@ from run_state import SMALL, SMALL_REPLAYED
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss, OnPolicy
 from veldt.algorithms.dqn import DQN, DQNConfig
+from veldt.algorithms.groups import ParameterGroup, TargetNetwork
 from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.errors import PluginError, UsageError
 from veldt.functional.updates import Adam
@@ -172,6 +173,43 @@ def test_other_members(member: str, returned: Any, sentence: str, tmp_path: Path
 )
 def test_members_of_another_kind(member: str, value: Any, sentence: str, tmp_path: Path) -> None:
     refused(tmp_path / "run", sentence, **{member: value})
+    assert not (tmp_path / "run").exists()
+
+
+def without_noisy_layers(self: Any, build_torso: Any) -> Any:
+    torso = build_torso(activation="relu")
+    return torch.nn.Sequential(torso, torch.nn.Linear(torso.features, 2))
+
+
+@pytest.mark.parametrize(
+    ("members", "settings", "sentence"),
+    [
+        (
+            {"network": without_noisy_layers},
+            {"noisy": True},
+            "^--noisy is on, and the network of Mine has no noisy la",
+        ),
+        (
+            {"row_noise": lambda *_: None},
+            {},
+            "^mine: Mine.row_noise returned None: it must be a whole number",
+        ),
+        ({"groups": [ParameterGroup("head", Adam(), ("head.",))]}, {}, "belongs to no parameter group"),
+        (
+            {"target_networks": {"slow": TargetNetwork(1, 1.0, "slow.")}},
+            {},
+            "the target network slow has no para",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_network_is_refused_before_a_process_starts(
+    members: dict[str, Any], settings: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    veldt.register_algorithm("mine", type("Mine", (DQN,), members), DQNConfig)
+    veldt.register_recipe(Recipe("mine", "mine", "apex", "Mine", atari={}, small={}))
+    with pytest.raises(UsageError, match=sentence):
+        veldt.train("mine", env="CartPole-v1", run_dir=tmp_path / "run", steps=300, quiet=True, **settings)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("replay", ["uniform", "prioritised"])

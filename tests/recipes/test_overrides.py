@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import veldt
 from environments import Scripted, image_rows_columns_channels
 from veldt.cli import main
 from veldt.config.plan_digest import plan_digest
+from veldt.errors import UsageError
 from veldt.recipes import find
 from veldt.recipes.overrides import build_config, with_settings
 from veldt.report.data import RunData
@@ -98,3 +100,31 @@ def test_the_public_names_are_listed() -> None:
     """The names are listed although they are imported only when they are used."""
     assert set(dir(veldt)) == {*veldt.__all__, "__version__"}
     assert all(getattr(veldt, name) for name in dir(veldt))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting", "recipes"),
+    [
+        (
+            "a2c",
+            "buffer_size",
+            "dqn, async-dqn, c51, rainbow, gorila, apex-dqn for discrete actions; "
+            "ddpg, apex-ddpg for continuous actions",
+        ),
+        ("dqn", "actors", "gorila, apex-dqn, impala; apex-ddpg for continuous actions"),
+        ("ddpg", "clip", "ppo, appo"),
+    ],
+)
+def test_advice_says_for_which_actions_a_recipe_is(recipe: str, setting: str, recipes: str) -> None:
+    """A recipe that is named may not fit an environment that the chosen one fits."""
+    with pytest.raises(
+        UsageError, match=re.escape(f"take a recipe that has it ({recipes}), or leave it out")
+    ):
+        build_config(find(recipe).draft("CartPole-v1"), {setting: 1})
+
+
+def test_advice_about_a_system_says_for_which_actions_an_algorithm_is() -> None:
+    with pytest.raises(
+        UsageError, match="; take one of dqn, c51, rainbow for discrete actions; ddpg for cont"
+    ):
+        find("apex-dqn").draft("CartPole-v1", "ppo")

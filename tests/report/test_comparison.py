@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from veldt.cli import main
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
 from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.experiment import Request, Training
 from veldt.experiments.results import FinishedRun
@@ -238,6 +238,17 @@ def test_a_log_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (run.path / "episodes.jsonl").mkdir()
     with pytest.raises(UsageError, match=r"episodes\.jsonl cannot be read"):
         page_of(tmp_path, run)
+
+
+def test_a_damaged_run_among_several_is_named_with_what_to_do(tmp_path: Path) -> None:
+    """It is not left out by itself: its scores would be missing from all statistics."""
+    runs = [make_run(tmp_path, name, [1.0]) for name in ("a", "b", "c")]
+    damaged = runs[1].path
+    (damaged / "summary.json").write_text('{"steps": ')
+    page_of(tmp_path, runs[0], runs[2])
+    said = re.escape(f"; leave {damaged} out to report the other runs")
+    with pytest.raises(VeldtError, match=rf"b/summary\.json cannot be read: .*{said}$"):
+        page_of(tmp_path, *runs)
 
 
 def test_the_centre_of_four_runs_is_the_interquartile_mean() -> None:

@@ -265,5 +265,6 @@ def test_a_recipe_that_cannot_normalise_names_those_that_can(recipe: str, name: 
     except UsageError as refused:
         named = re.search(r"take a recipe (?:that can|that has it) \(([^)]+)\)", str(refused))
         assert named, str(refused)
-        for other in named[1].split(", "):
+        kinds = (re.sub(r" for \S+ actions$", "", kind) for kind in named[1].split("; "))
+        for other in ", ".join(kinds).split(", "):
             build_config(RECIPES[other].draft("CartPole-v1"), on)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,22 @@ def test_the_weights_are_the_same(write: Write, what: str, place: str, tmp_path:
         torch.testing.assert_close(one, other, rtol=0, atol=0)
     assert torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
     assert torch.get_default_device() == torch.device("cpu") and torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("mode", ["inference_mode()", "autocast('cpu')"])
+def test_a_mode_that_an_environment_has_not_ended_is_named(write: Write, mode: str, tmp_path: Path) -> None:
+    """The loss would be blamed for the first, and the second would change the training without a word."""
+    begins = (
+        f"self.mode = getattr(self, 'mode', None) or torch.{mode}; self.steps == 5 and self.mode.__enter__()"
+    )
+    env = write(in_step=begins)
+    with (
+        ThreadPoolExecutor(1) as thread,  # a mode is that of its thread, and ends with it
+        pytest.raises(
+            veldt.UsageError, match=rf"^torch\.{re.escape(mode)} is on in the process that trains, "
+        ),
+    ):
+        thread.submit(weights, env, tmp_path / "run", env_backend="in-process").result()
 
 
 @pytest.mark.parametrize("recipe", ["impala", "a2c"])

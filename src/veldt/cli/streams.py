@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -33,7 +34,9 @@ def prepare_streams() -> None:
 @contextlib.contextmanager
 def kept_streams() -> Iterator[None]:
     """Undoes in the end what user code has done to Python's streams: an environment may replace or close them to be
-    rid of a library's prints, and the result or the cause of a failure must still be seen."""
+    rid of a library's prints, and the result or the cause of a failure must still be seen. So it may with the hooks for
+    errors, without which Python makes no thread."""
+    hooks = sys.excepthook, threading.excepthook
     streams = sys.stdout, sys.stderr
     copies = [_copy(stream) for stream in streams]
     try:
@@ -41,6 +44,8 @@ def kept_streams() -> Iterator[None]:
     finally:
         kept = [_usable(stream, copy) for stream, copy in zip(streams, copies, strict=True)]
         sys.stdout, sys.stderr = kept
+        if not (callable(sys.excepthook) and callable(threading.excepthook)):
+            sys.excepthook, threading.excepthook = hooks
 
 
 def _copy(stream: TextIO) -> int | None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from veldt.algorithms.capabilities import CAPABILITIES, OF_ACTIONS, RECURRENT
+from veldt.algorithms.capabilities import (
+    CAPABILITIES,
+    CONTINUOUS,
+    DISCRETE,
+    MULTI_DISCRETE,
+    OF_ACTIONS,
+    RECURRENT,
+)
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.config.recipe_registry import plain_recipes
 from veldt.config.system_registry import SYSTEMS
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
+
+# What advice calls the actions of each capability.
+_ACTIONS = {DISCRETE: "discrete", MULTI_DISCRETE: "multi-discrete", CONTINUOUS: "continuous"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +39,9 @@ def incompatibility(system: str, algorithm: str) -> Incompatibility | None:
     able = [name for name in ALGORITHMS if SYSTEMS[system].needs <= ALGORITHMS[name].capabilities]
     return Incompatibility(
         f"the system {system} needs an algorithm that {CAPABILITIES[missing[0]]} (capability '{missing[0]}')",
-        _take(able) if able else "no algorithm here does",
+        f"take {'one of ' if len(able) > 1 else ''}{by_actions({name: name for name in able}, algorithm)}"
+        if able
+        else "no algorithm here does",
     )
 
 
@@ -59,29 +72,43 @@ def check_recurrent(algorithm: str, recurrent: str) -> None:
     if RECURRENT not in ALGORITHMS[algorithm].capabilities:
         raise UsageError(
             f"{recurrent}, and {algorithm} learns from steps out of their order, which a recurrent network cannot: "
-            f"leave it out, or take a recipe that can ({', '.join(_recipes_with(RECURRENT))})"
+            f"leave it out, or take a recipe that can ({by_actions(_recipes_with(RECURRENT), algorithm)})"
         )
 
 
-def recipes_with_setting(name: str) -> list[str]:
-    """Returns the names of the recipes that have the setting and whose system does not refuse it."""
-    return [
-        recipe.name
+def recipes_with_setting(name: str) -> dict[str, str]:
+    """Returns the recipes that have the setting and whose system does not refuse it, each with its algorithm."""
+    return {
+        recipe.name: recipe.algorithm
         for recipe in plain_recipes().values()
         if name in recipe.setting_names()
         and not SYSTEMS[recipe.system].settings().statistics_refusals.get(name)
-    ]
+    }
 
 
-def _take(names: list[str]) -> str:
-    """Returns the advice to take one of these algorithms."""
-    return f"take {names[0]}" if len(names) == 1 else f"take one of {', '.join(names)}"
+def by_actions(algorithms: Mapping[str, str], chosen: str) -> str:
+    """Returns the names of `algorithms` as advice to somebody who has chosen an algorithm, whatever the env's actions.
+
+    Those whose algorithm cannot choose all that the chosen one can are said to be for some kinds of actions.
+
+    Args:
+        algorithms: the algorithm that each name stands for.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, algorithm in algorithms.items():
+        able = ALGORITHMS[algorithm].capabilities
+        missing = _ACTIONS.keys() & ALGORITHMS[chosen].capabilities - able
+        kinds = " or ".join(kind for capability, kind in _ACTIONS.items() if capability in able)
+        groups.setdefault(f" for {kinds} actions" if missing and kinds else "", []).append(name)
+    return "; ".join(
+        ", ".join(names) + which for which, names in sorted(groups.items(), key=lambda one: bool(one[0]))
+    )
 
 
-def _recipes_with(capability: str) -> list[str]:
-    """Returns the names of the recipes whose algorithm has the capability."""
-    return [
-        name
+def _recipes_with(capability: str) -> dict[str, str]:
+    """Returns the recipes whose algorithm has the capability, each with its algorithm."""
+    return {
+        name: recipe.algorithm
         for name, recipe in plain_recipes().items()
         if capability in ALGORITHMS[recipe.algorithm].capabilities
-    ]
+    }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from veldt.algorithms.capabilities import CAPABILITIES
+from veldt.algorithms.capabilities import CAPABILITIES, REPLAY
 from veldt.config.system_settings import RolesConfig
 from veldt.errors import UsageError, did_you_mean
 from veldt.registry import Registry, registering_module
@@ -34,7 +34,7 @@ def register_system(
     name: str,
     settings: type[RolesConfig],
     graph: str | Callable[..., Any],
-    needs: Iterable[str] = (),
+    needs: Collection[str] = (),
 ) -> None:
     """Makes a system known by `name`, so that recipes can use it.
 
@@ -50,10 +50,16 @@ def register_system(
         needs: the capabilities that an algorithm must have (`veldt.algorithms.capabilities.CAPABILITIES`).
 
     Raises:
-        UsageError: the settings are not of the required kind, a capability is unknown, or another module has
-            registered a system of this name.
+        UsageError: the settings are not of the required kind, the needs are no names or one is unknown, or another
+            module has registered a system of this name.
     """
-    needs = frozenset(needs)
+    given: Any = needs
+    is_list = isinstance(given, Collection) and not isinstance(given, str)
+    if not (is_list and all(isinstance(one, str) for one in given)):
+        raise UsageError(
+            f"the system {name} needs {given!r}: it must be a list of capabilities, such as ['{REPLAY}']"
+        )
+    needs = frozenset(given)
     if unknown := sorted(needs - CAPABILITIES.keys()):
         raise UsageError(
             f"the system {name} needs the capability '{unknown[0]}'{did_you_mean(unknown[0], CAPABILITIES)}: known are "

@@ -14,7 +14,7 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.settings import AlgorithmConfig
-from veldt.config.fit import check_actions, check_fits, check_recurrent, recipes_with_setting
+from veldt.config.fit import by_actions, check_actions, check_fits, check_recurrent, recipes_with_setting
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.system_settings import RolesConfig, SynchronousConfig
 from veldt.envs.settings import AtariConfig, EnvConfig
@@ -245,7 +245,7 @@ class TrainConfig:
             if why and (getattr(self.network, name, False) or getattr(self.learn, name, False)):
                 raise UsageError(
                     f"{flag(name)} is on, and the system {self.system} cannot keep the statistics: {why}; leave it "
-                    f"out, or take a recipe that can ({', '.join(recipes_with_setting(name))})"
+                    f"out, or take a recipe that can ({by_actions(recipes_with_setting(name), self.algorithm)})"
                 )
 
     @property

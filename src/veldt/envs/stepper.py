@@ -6,7 +6,6 @@ import contextlib
 import math
 import re
 import time
-import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +18,7 @@ from veldt.envs.seeding import DECORRELATION, derive_seed
 from veldt.envs.step_env import StepEnv, make_step_env
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
-from veldt.errors import EnvError, described
+from veldt.errors import EnvError, described, traceback_of
 from veldt.runtime.activity import CLOSING, MAKING, RESETTING
 from veldt.runtime.cores import yield_core
 
@@ -387,7 +386,7 @@ class Stepper:
     def _error(self, index: int, what: str, error: Exception) -> EnvError:
         if isinstance(error, EnvError):
             return error
-        details = "".join(traceback.format_exception(error)) if error.__traceback__ else ""
+        details = traceback_of(error) if error.__traceback__ else ""
         what = f"{what}: {described(error)}"
         return named(self._settings, self._first + index, int(self._progress[1]), what, details)
 

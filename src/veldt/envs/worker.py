@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -16,7 +15,7 @@ from veldt.envs.action_replay import Unfinished
 from veldt.envs.stepper import Stepper
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
-from veldt.errors import EnvError, described
+from veldt.errors import EnvError, described, traceback_of
 from veldt.runtime.cores import pin
 from veldt.runtime.messages import pack, unpack
 from veldt.runtime.processes import acquire, leave_signals_to_parent
@@ -112,7 +111,7 @@ def _failure(error: Exception) -> bytes:
     if isinstance(error, EnvError):
         known = {"env": error.env, "seed": error.seed, "details": error.details}
         return pack({"error": str(error), **known})
-    return pack({"error": described(error), "details": traceback.format_exc()})
+    return pack({"error": described(error), "details": traceback_of(error)})
 
 
 def _one_thread() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,24 @@ from veldt.algorithms.groups import Forward, TargetNetwork, Targets
 from veldt.errors import ARRAYS_DO_NOT_FIT, CheckpointError, UsageError
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import Network
+
+
+def check_target_networks(declared: Any, names: Sequence[str]) -> None:
+    """Raises UsageError if an algorithm's `target_networks` are something else, or one has the prefix of no parameter;
+    `names` are the parameters of the network."""
+    if not isinstance(declared, Mapping) or not all(
+        isinstance(one, TargetNetwork) for one in declared.values()
+    ):
+        raise UsageError(
+            f"the algorithm's target_networks are {declared!r}: they must be a dictionary of "
+            "veldt.algorithms.groups.TargetNetwork by name, {} for none"
+        )
+    for name, target in declared.items():
+        if not any(each.startswith(target.prefix) for each in names):
+            raise UsageError(
+                f"the target network {name} has no parameters: no name begins with '{target.prefix}', as in "
+                f"{', '.join(names[:3])}"
+            )
 
 
 class TargetNetworks:
@@ -24,7 +42,7 @@ class TargetNetworks:
         compiled: returns the forward pass of a network.
 
     Raises:
-        UsageError: `declared` is something else, or no parameter has a target network's prefix.
+        UsageError: as of `check_target_networks`.
     """
 
     def __init__(
@@ -34,13 +52,7 @@ class TargetNetworks:
         make: Callable[[], tuple[Network, FlatParameters]],
         compiled: Callable[[Network], Forward] = lambda network: network,
     ) -> None:
-        if not isinstance(declared, Mapping) or not all(
-            isinstance(one, TargetNetwork) for one in declared.values()
-        ):
-            raise UsageError(
-                f"the algorithm's target_networks are {declared!r}: they must be a dictionary of "
-                "veldt.algorithms.groups.TargetNetwork by name, {} for none"
-            )
+        check_target_networks(declared, online.names)
         self._declared, self._online = declared, online
         self._parameters: dict[str, FlatParameters] = {}
         self._names: dict[str, list[str]] = {}
@@ -49,11 +61,6 @@ class TargetNetworks:
         for name, target in declared.items():
             network, parameters = make()
             own = [each for each in parameters.names if each.startswith(target.prefix)]
-            if not own:
-                raise UsageError(
-                    f"the target network {name} has no parameters: no name begins with '{target.prefix}', as in "
-                    f"{', '.join(parameters.names[:3])}"
-                )
             parameters.share(online, set(parameters.names) - set(own))
             self._parameters[name], self._names[name] = parameters, own
             self._parts[name] = parameters.slices(target.prefix)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from veldt.errors import RoleError, VeldtError, described
+from veldt.errors import RoleError, VeldtError, described, traceback_of
 from veldt.exchange.graph import role_name
 from veldt.own_loop.messages import Logged, Returned, StopAll
 from veldt.own_loop.piece import Piece, Users, edges_of
@@ -155,7 +155,7 @@ def own_errors() -> Iterator[None]:
             raise
         is_final = isinstance(error, VeldtError | MemoryError)
         what = str(error) if isinstance(error, VeldtError) else described(error)
-        details = "".join(traceback.format_exception(error))
+        details = traceback_of(error)
         raise RoleError(f"{what}{_place(error)}", details=details, is_final=is_final) from error
 
 

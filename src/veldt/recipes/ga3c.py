@@ -36,6 +36,8 @@ GA3C = Recipe(
         "rmsprop_epsilon_inside": Sourced(
             False, "pytorch-a2c-ppo-acktr (inside in NVlabs/GA3C, by TensorFlow)"
         ),
+        # 1 for a sum over 5 steps would be 1 / 5² for a mean, and dominate the root for hundreds of updates.
+        "rmsprop_initial": Sourced(0.0, "pytorch-a2c-ppo-acktr (1, of a sum, in NVlabs/GA3C, by TensorFlow)"),
         "gamma": Sourced(0.99, _NVLABS),
         "ent_coef": Sourced(0.01, _NVLABS),
         "vf_coef": Sourced(0.5, "NVlabs/GA3C, NetworkVP.py: half the squared error"),

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from veldt.config.fit import recipes_with_setting
+from veldt.config.fit import by_actions, recipes_with_setting
 from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.config.impala_settings import ImpalaConfig
 from veldt.config.system_settings import ApexConfig
@@ -68,11 +68,11 @@ def why_no_setting(draft: Draft, name: str) -> str | None:
             f"the system you want, and --algorithm {draft.algorithm} with it (`veldt recipes --matrix`)"
         )
     is_about_replay = "replay" not in draft.classes and name in _REPLAY
-    having = [
-        recipe
-        for recipe in recipes_with_setting(name)
+    having = {
+        recipe: algorithm
+        for recipe, algorithm in recipes_with_setting(name).items()
         if not (is_about_replay and "replay" not in RECIPES[recipe].sections())
-    ]
+    }
     if (foreign := _as_foreign(draft, name, is_known=bool(having))) is not None:
         return f"{flag(name)} is {foreign}"
     if is_about_replay:
@@ -85,7 +85,8 @@ def why_no_setting(draft: Draft, name: str) -> str | None:
         chosen = RECIPES[draft.recipe].algorithm != draft.algorithm
         beside = f" with --algorithm {draft.algorithm}" if chosen else ""
         why = f"none of {draft.recipe}'s settings{beside}"
-    return f"{flag(name)} is {why}: take a recipe that has it ({', '.join(having)}), or leave it out"
+    recipes = by_actions(having, draft.algorithm)
+    return f"{flag(name)} is {why}: take a recipe that has it ({recipes}), or leave it out"
 
 
 def why_fixed(

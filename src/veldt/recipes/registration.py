@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -17,16 +18,23 @@ from veldt.recipes.env_family import FAMILIES
 from veldt.recipes.recipe import RECIPES, Recipe, Settings, Sourced
 from veldt.recipes.taken_names import check_names
 from veldt.registry import is_plugin, registering_module
+from veldt.setting_metadata import check_type
+from veldt.setting_text import shown
+
+# Names of environments without a preset: of a game, and of what is none.
+_ANY_GAME, _ANY_OTHER = f"{ATARI_PREFIX}Breakout-v5", "any"
 
 
 def register_recipe(recipe: Recipe) -> None:
     """Makes a recipe known by its name: to `veldt train`, `veldt recipes` and the matrix.
 
     Raises:
-        UsageError: its algorithm or system is unknown, the two do not fit or have settings of one name, the recipe sets
-            a setting that they do not have, gives a value without a source, or has a preset for an unknown environment
-            or with a value that is not allowed, or another module has registered a recipe of this name.
+        UsageError: it is no Recipe, or a part of it is of another type; its algorithm or system is unknown, the two do
+            not fit or have settings of one name; the recipe sets a setting that they do not have, gives a value without
+            a source or one that is not allowed, or has a preset for an unknown environment; another module has
+            registered a recipe of this name.
     """
+    _check_parts(recipe)
     ALGORITHMS.find(recipe.algorithm, f"the recipe {recipe.name} has the algorithm '{recipe.algorithm}'")
     SYSTEMS.find(recipe.system, f"the recipe {recipe.name} has the system '{recipe.system}'")
     check_fits(recipe.system, recipe.algorithm)
@@ -39,12 +47,29 @@ def register_recipe(recipe: Recipe) -> None:
             "has"
         )
     _check_sources(recipe)
-    origin = registering_module()
     for key in recipe.presets:
         _check_preset(recipe.name, key)
-        if is_plugin(origin):  # those of veldt's own are tested, and would cost each start some 10 ms
-            _check_values(recipe, key)
+    origin = registering_module()
+    if is_plugin(origin):  # those of veldt's own are tested, and would cost each start some 10 ms
+        _check_values(recipe)
     RECIPES.add(recipe.name, recipe, origin)
+
+
+def _check_parts(recipe: Any) -> None:
+    """Raises UsageError for what is no recipe, or has a part that all further checks could not read."""
+    if not isinstance(recipe, Recipe):
+        raise UsageError(
+            f"register_recipe was given {shown(recipe)}: it must be a recipe, veldt.recipes.Recipe(name=..., "
+            "algorithm=..., ...)"
+        )
+    for part in ("name", "algorithm", "system", "summary"):
+        check_type(f"{part} of the recipe {recipe.name}", getattr(recipe, part), str)
+    check_type(f"presets of the recipe {recipe.name}", recipe.presets, Mapping[object, Any])
+    check_type(f"base of the recipe {recipe.name}", recipe.base, Recipe | None)
+    named = {"atari": recipe.atari, "small": recipe.small}
+    named |= {f"the preset {key!r}": preset for key, preset in recipe.presets.items()}
+    for what, settings in named.items():
+        check_type(f"{what} of the recipe {recipe.name}", settings, Mapping[str, Sourced])
 
 
 def _check_sources(recipe: Recipe) -> None:
@@ -53,6 +78,11 @@ def _check_sources(recipe: Recipe) -> None:
             raise UsageError(
                 f"the recipe {recipe.name} sets '{name}' to {setting!r}, a value without a source: give "
                 f"veldt.Sourced({setting!r}, 'where the value comes from')"
+            )
+        if not (isinstance(setting.source, str) and setting.source):
+            raise UsageError(
+                f"the recipe {recipe.name} sets '{name}' with the source {shown(setting.source)}: it must be a string "
+                "that says where the value comes from"
             )
 
 
@@ -76,14 +106,17 @@ def _check_preset(recipe: str, key: Any) -> None:
         )
 
 
-def _check_values(recipe: Recipe, key: str) -> None:
-    """Raises UsageError for a preset that has a value which is not allowed, alone or beside the recipe's others."""
-    try:
-        recipe.config(key)
-    except UsageError as error:
-        raise UsageError(
-            f"the recipe {recipe.name} has a preset for {key!r} that is not allowed: {error}"
-        ) from None
+def _check_values(recipe: Recipe) -> None:
+    """Raises UsageError for a value which is not allowed, alone or beside the others for the same environments."""
+    envs = {"values of atari that are": _ANY_GAME}
+    if recipe.base is None:  # a paper recipe has values for Atari alone
+        envs |= {"values of small that are": _ANY_OTHER}
+        envs |= {f"a preset for {key!r} that is": key for key in recipe.presets}
+    for what, env in envs.items():
+        try:
+            recipe.config(env)
+        except UsageError as error:
+            raise UsageError(f"the recipe {recipe.name} has {what} not allowed: {error}") from None
 
 
 def _all_settings(recipe: Recipe) -> list[Settings]:

@@ -30,7 +30,8 @@ class ReplayConfig:
     importance_exponent: Annotated[float, Unit("exponent")] = 0.4
     """β of the importance weights at the run's start."""
     importance_exponent_end: Annotated[float, Unit("exponent")] = 1.0
-    """β at the run's end, reached linearly; 1 corrects fully for the prioritised sampling."""
+    """β at the run's end, reached linearly with the run's steps (those of all actors, for each learner); 1 corrects
+    fully for the prioritised sampling."""
     compress_frames: bool = False
     """Store frames compressed: takes a fraction of the RAM, and much more computation when batches are sampled."""
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
 from veldt.report.data import RunData
 from veldt.report.page import SIGNATURE, render
 from veldt.runs.files import explained, refuse_missing_directory, write_atomically
@@ -32,19 +32,32 @@ def write_report(runs: Sequence[Path], out: Path, score: float | None = None) ->
     Raises:
         UsageError: a path is no run, `out` is a file other than a report or its directory does not exist, or `score`
             is not finite or is for runs on several environments.
-        VeldtError: the file cannot be written.
+        VeldtError: a run has a damaged file, or the report cannot be written.
     """
     if not runs:
         raise UsageError("a report needs at least one run")
     out = Path(out)
     _refuse_foreign(out)
-    loaded = [RunData.load(path) for path in _distinct(runs)]
+    loaded = _loaded(_distinct(runs))
     if score is not None:
         _check_score(score, loaded)
     html = render(loaded, out, score)
     # A setting may hold letters that have no place in UTF-8: parts of a path that is in no encoding, for example.
     write_atomically(out, html.encode(errors="replace"), "the report", "write the report again")
     return out
+
+
+def _loaded(runs: Sequence[Path]) -> list[RunData]:
+    """Reads the runs. A damaged one is named, and not left out: its scores would be missing from all statistics."""
+    loaded = []
+    for path in runs:
+        try:
+            loaded.append(RunData.load(path))
+        except VeldtError as error:
+            if len(runs) == 1:
+                raise
+            raise type(error)(f"{error}; leave {path} out to report the other runs") from error
+    return loaded
 
 
 def _distinct(runs: Sequence[Path]) -> list[Path]:

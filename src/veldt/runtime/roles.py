@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -13,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from veldt.errors import PeerLostError, RoleError, VeldtError
+from veldt.errors import PeerLostError, RoleError, VeldtError, described, traceback_of
 from veldt.runtime import activity
 from veldt.runtime.messages import write_message
 from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent
@@ -29,12 +28,12 @@ _FINAL = (VeldtError, MemoryError)
 
 
 def failure_of(error: BaseException) -> Failed:
-    """Returns a role's failure message; must be called while the error is handled."""
+    """Returns a role's failure message."""
     shown = named_error(error) or error
-    details = getattr(shown, "details", "") or traceback.format_exc()
-    name = "" if isinstance(shown, VeldtError) else f"{type(shown).__name__}: "
+    details = getattr(shown, "details", "") or traceback_of(error)
+    what = str(shown) if isinstance(shown, VeldtError) else described(shown)
     is_final = error.is_final if isinstance(error, RoleError) else isinstance(error, _FINAL)
-    return Failed(f"{name}{shown}", details, is_final, is_echo=isinstance(error, PeerLostError))
+    return Failed(what, details, is_final, is_echo=isinstance(error, PeerLostError))
 
 
 @dataclass(frozen=True)

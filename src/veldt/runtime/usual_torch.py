@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 import torch
 
+from veldt.errors import UsageError
+
 _CPU = torch.device("cpu")
 _random_numbers = threading.RLock()  # torch's generator on the CPU is the whole program's
 
@@ -65,6 +67,18 @@ def usual_torch() -> Iterator[None]:
     finally:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
+
+
+def refuse_modes_left_on() -> None:
+    """Raises UsageError where code that was called within `usual_torch` has not ended one of torch's modes: the policy
+    would act and learn in it. A microsecond."""
+    left = ["inference_mode()"] if torch.is_inference_mode_enabled() else []
+    left += [f"autocast({kind!r})" for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    if left:
+        raise UsageError(
+            f"torch.{left[0]} is on in the process that trains, where an environment or a callback has begun it and "
+            f"not ended it: use it as `with torch.{left[0]}:` within one step, or take --env-backend workers"
+        )
 
 
 @contextlib.contextmanager

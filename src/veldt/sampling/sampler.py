@@ -27,6 +27,7 @@ from veldt.envs.seeding import ACTION, uniform
 from veldt.envs.trajectory import STEP_FLAGS
 from veldt.networks.recurrent import RecurrentState, recurrent_size_of
 from veldt.runtime.devices import to_device
+from veldt.runtime.usual_torch import refuse_modes_left_on
 from veldt.sampling.checked_actions import checked_act, checked_noise, num_noise
 from veldt.sampling.observations import slot_observations
 from veldt.tracking.stage_clock import StageClock
@@ -139,6 +140,7 @@ class Sampler:
                     if t + 1 < trajectory.steps:
                         next_core()
                         self._act(group, t + 1, noise_TBK)
+        refuse_modes_left_on()
         self.phase += 1
 
     def start_next_rollout(self) -> None:

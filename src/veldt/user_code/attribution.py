@@ -13,7 +13,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from veldt.errors import NetworkError, PeerLostError, PluginError, VeldtError, described
+from veldt.errors import (
+    NetworkError,
+    PeerLostError,
+    PluginError,
+    VeldtError,
+    described,
+    shortened,
+    traceback_of,
+)
 
 # How Python's messages begin about a call with other arguments than the function takes, and about an abstract class.
 _CALLED = re.compile(r"(?P<name>[\w.<>]+)\(\) |Can't instantiate abstract class (?P<abstract>\w+)")
@@ -90,10 +98,10 @@ def named_error(error: BaseException) -> VeldtError | None:
         return None
     parts, function = found
     what = " or ".join(part.what for part in parts)
-    details = "".join(traceback.format_exception(error))
+    details = traceback_of(error)
     named = parts[0].kind(f"{what} raised in {function}: {described(error)}", details=details)
     for note in getattr(error, "__notes__", ()):
-        named.add_note(note)
+        named.add_note(shortened(note))
     return named
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from veldt.agent import make_network
 from veldt.algorithms.base import OffPolicy, OnPolicy
 from veldt.algorithms.capabilities import OFF_POLICY_CORRECTED
 from veldt.algorithms.registry import ALGORITHMS
@@ -24,11 +25,15 @@ from veldt.config.warnings import warnings_about
 from veldt.envs.settings import AtariConfig
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
+from veldt.learning.optimiser import GroupedRule
+from veldt.learning.targets import check_target_networks
+from veldt.networks.flat import FlatParameters
 from veldt.networks.normaliser import is_normalised
 from veldt.networks.torsos import MLP
 from veldt.replay.settings import is_compressed
 from veldt.replay.size import transitions_each
 from veldt.runtime.devices import num_accelerators
+from veldt.sampling.acted import num_noise
 from veldt.setting_text import flag
 from veldt.systems.planning.run_plan import RunPlan
 
@@ -94,6 +99,7 @@ def check_plan(
     config, algorithm = run_plan.config, run_plan.algorithm()
     check_sizes(config, run_plan.spec)
     _refuse_unread_in_plan(run_plan)
+    _check_network(run_plan)
     if config.run.cuda_graphs and run_plan.device.type != "cuda":
         raise UsageError(
             f"--cuda-graphs is on, and the device is {run_plan.device}: CUDA graphs exist on CUDA devices only; take "
@@ -146,6 +152,22 @@ def check_sizes(config: TrainConfig, spec: EnvSpec) -> None:
     if isinstance(algorithm, OffPolicy) and config.replay is not None:
         copies = config.roles.insertions if isinstance(config.roles, ApexConfig) else 1
         transitions_each(spec, config.envs.num_envs * copies, config.replay, algorithm.returns)
+
+
+def _check_network(run_plan: RunPlan) -> None:
+    """Raises UsageError where the algorithm and the network do not fit together.
+
+    The roles that use them would say the same, but only when all processes have started.
+    """
+    algorithm, network = run_plan.algorithm(), make_network(run_plan.config, run_plan.spec, run_plan.own)
+    parameters = FlatParameters(network)  # on the CPU, also where the roles use an accelerator
+    num_noise(algorithm, network)
+    if isinstance(algorithm, OffPolicy):
+        num_noise(algorithm, network, "update_noise")
+        num_noise(algorithm, network, "row_noise")
+    check_target_networks(algorithm.target_networks, parameters.names)
+    rule = GroupedRule(algorithm.groups, parameters)
+    rule.rates(list(rule.members), 0.0, 0.0)
 
 
 def _refuse_unread(request: RunRequest) -> None:
