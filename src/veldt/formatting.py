@@ -42,12 +42,14 @@ def whole(value: Any) -> str:
 
 
 def decimal(value: Any) -> str:
-    """Formats a return or a loss to three or four digits (`1,234`, `187.3`, `1.52`, `0.0125`)."""
+    """Formats a return or a loss to three or four digits (`1,234`, `187.3`, `1.52`, `0.0125`, `5e+39`)."""
     number = as_float(value)
     if not math.isfinite(number):
         return MISSING
-    if number == 0 or abs(number) >= 1000:
+    if number == 0 or 1000 <= abs(number) < 1e12:
         return f"{number:,.0f}"
+    if abs(number) >= 1e12:  # what has diverged
+        return f"{number:.3g}"
     if abs(number) >= 10:
         return f"{number:.1f}"
     return f"{number:.2f}" if abs(number) >= 1 else f"{number:.3g}"

@@ -128,6 +128,16 @@ def leave_thread() -> None:
     threading.Thread(target=time.sleep, args=(1000,), name="lasting").start()
 
 
+def start_no_thread() -> None:
+    """Ends with 3, where the system starts no further thread for this user."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threading._start_new_thread = refuse  # type: ignore[attr-defined]
+    raise SystemExit(3)
+
+
 def wait_at_exit() -> None:
     import atexit
 
@@ -152,6 +162,7 @@ WORKS = {
     "interrupted in a text of code": interrupted_in_a_text_of_code,
     "fork": end_in_a_fork,
     "end unseen": end_unseen,
+    "start no thread": start_no_thread,
 }
 
 if __name__ == "__main__":

@@ -329,7 +329,7 @@ def test_an_unwritable_record_is_a_warning(
     main(f"train ppo --env mine:make --run-dir other {SMALL}".split())
     said = capsys.readouterr().err
     assert said.count("cannot write down that mine:make is your own code (") == 1
-    assert "needs --trust" in said
+    assert "need --trust" in said
     veldt.evaluate("other", episodes=1)  # this process knows
     forget(monkeypatch)
     assert "names the environment mine:make" in refused("evaluate", "other")

@@ -175,6 +175,7 @@ def test_kill_9_of_the_child(in_tmp: Path) -> None:
         ("fail, and die at exit", 1, f"veldt: after its failure, as its process ended, it {KILLED}\n"),
         ("interrupted again at exit", 130, "veldt: interrupted\n"),
         ("end unseen", 0, ""),
+        ("start no thread", 3, ""),
     ],
 )
 def test_the_exit_of_the_child_is_the_exit_of_the_command(work: str, code: int, said: str) -> None:

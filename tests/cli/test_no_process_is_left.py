@@ -26,13 +26,15 @@ COMMANDS = {
     "train ga3c --help": 0,
     "train impala --env CartPole-v1 --network nosuch:net": 2,
     "train gorila --env CartPole-v1 --learners 0": 2,
+    "train impala --env faulty_envs:ends_process": 1,
     f"train apex-dqn --env CartPole-v1 {SMALL}": 0,
 }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes of a session are read from /proc")
 @pytest.mark.parametrize("arguments", COMMANDS)
-def test_after_a_command(arguments: str, in_tmp: Path) -> None:
+def test_after_a_command(arguments: str, in_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENDING", "os._exit(0) make 0")
     with _started(arguments, in_tmp) as (process, temporary):
         assert process.wait(timeout=120) == COMMANDS[arguments], (in_tmp / "errors").read_text()
         assert list(session(process.pid)) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -26,6 +27,7 @@ from veldt.experiments.results import Results, interval
 from veldt.experiments.run import run_experiment
 from veldt.experiments.scheduler import JobProgress, Scheduler
 from veldt.experiments.secondary_learner import run_both
+from veldt.experiments.side_by_side import last_sentence
 from veldt.experiments.workspace import Workspace, seeds_of
 from veldt.networks.own import NO_PARTS
 from veldt.recipes import RECIPES
@@ -211,6 +213,19 @@ def test_a_run_directory_with_files_of_the_users_fails_alone(tmp_path: Path) -> 
     progress = Scheduler(workspace, [job, works], lambda _: None, 60.0).run()
     assert progress.done == [works] and list(progress.failed) == [job]
     assert (root / "runs" / job.name / "mine.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "why"),
+    [
+        (-9, "step 5/10", "its process was killed by SIGKILL (by hand, or by the system for lack of memory)"),
+        (-9, "veldt: the disk is full\nstep 5/10", "the disk is full"),
+        (1, "step 5/10\nveldt: the disk is full\nmore", "the disk is full"),
+        (1, "step 5/10\nTypeError", "TypeError"),
+    ],
+)
+def test_why_a_run_has_failed(code: int, said: str, why: str) -> None:
+    assert last_sentence(io.BytesIO(said.encode()), code) == why
 
 
 def test_what_runs_ends_with_the_command_however_it_ends(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,31 @@ def test_an_environment_that_changes_the_working_directory_loses_nothing(
     os.chdir(here)
     starts = veldt.record_starts(run.path.relative_to(here), starts=2, env=moving(when, elsewhere))
     assert starts.path.absolute().parent == run.path
+    assert not list(elsewhere.iterdir())
+
+
+class InOwnDirectory(Scripted):
+    """Works in a directory of its own, which it removes when it is closed."""
+
+    def __init__(self, directories: Path) -> None:
+        super().__init__([(20, "terminated")])
+        self._own = tempfile.TemporaryDirectory(dir=directories)
+        os.chdir(self._own.name)
+
+    def close(self) -> None:
+        self._own.cleanup()
+
+
+@pytest.mark.parametrize(
+    "placed", [{"env_backend": "in-process"}, {"env_backend": "workers", "processes": 1}]
+)
+def test_an_environment_may_remove_the_working_directory(placed: dict[str, Any], elsewhere: Path) -> None:
+    here = Path.cwd()
+    settings = IN_PROCESS | {"steps": 500} | placed
+    run = veldt.train("ppo", env=lambda: InOwnDirectory(elsewhere), run_dir="mine", quiet=True, **settings)
+    assert run.summary["steps"] >= 500
+    assert (here / "mine" / SUMMARY).is_file()
+    os.chdir(here)
     assert not list(elsewhere.iterdir())
 
 

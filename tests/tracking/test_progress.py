@@ -83,6 +83,12 @@ def test_metrics_that_are_not_known_yet_are_no_trouble(row: dict[str, Any]) -> N
 PAST_THE_END = {"step": 3937, "seconds": 0.9, "eta_seconds": -0.4}
 
 
+def test_a_return_that_has_diverged_is_no_number_of_forty_digits() -> None:
+    stream = io.StringIO()
+    Progress("run", 10_000_000, stream=stream).update(ROW | {"rollout/ep_return_mean": 5.0e39})
+    assert "return 5e+39  " in stream.getvalue()
+
+
 def test_the_last_batch_may_go_beyond_the_steps_but_not_beyond_all_of_them() -> None:
     stream = io.StringIO()
     Progress("run", 2000, stream=stream).update(PAST_THE_END)

@@ -26,7 +26,7 @@ from veldt.systems.run import Run, RunOptions, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
 from veldt.user_code.attribution import naming_user_code
-from veldt.user_code.import_path import working_directory
+from veldt.user_code.working_directory import working_directory
 
 _FINISHED = ("steps", "until")
 _TOO_MANY = 1 << 63  # of steps

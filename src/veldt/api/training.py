@@ -28,7 +28,7 @@ from veldt.systems.run import Run, RunOptions, new_directory, run_system
 from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
 from veldt.user_code.attribution import naming_user_code
-from veldt.user_code.import_path import working_directory
+from veldt.user_code.working_directory import working_directory
 
 
 @answers(env_of_others)

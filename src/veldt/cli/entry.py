@@ -19,7 +19,7 @@ from veldt.cli.verbs import experiment, exporting, inspecting, recipes, starts, 
 from veldt.errors import UsageError, VeldtError, described, did_you_mean
 from veldt.runtime.endings import ENDINGS
 from veldt.user_code.attribution import naming_user_code
-from veldt.user_code.import_path import working_directory
+from veldt.user_code.working_directory import working_directory
 
 HELP = """veldt: distributed deep reinforcement learning
 

@@ -109,8 +109,9 @@ def guarded(work: Callable[[], None], arguments: list[str]) -> int:
     code = _result(memory, asked, os.waitstatus_to_exitcode(status), arguments)
     if is_alone:
         end_descendants(_GRACE_S)
-    if os.WIFSIGNALED(status):
-        # The child's fork server removes its folder, but may have had no time to, on a busy machine.
+    if os.WIFSIGNALED(status) or activity.chosen_end(memory) is None:
+        # The child's fork server removes its folder, but may have had no time to, on a busy machine. Nobody else does
+        # where an environment ended the child (os._exit) before there was one.
         from veldt.runtime.orphans import remove_orphans
 
         remove_orphans()
@@ -170,7 +171,9 @@ def _say_what_is_awaited() -> None:
                 "the process ends (atexit); Ctrl-C ends it now"
             )
 
-    threading.Thread(target=say, daemon=True, name="what is awaited").start()
+    # At the limit of the user's threads, the process ends without it, and with the code that it has.
+    with contextlib.suppress(RuntimeError):
+        threading.Thread(target=say, daemon=True, name="what is awaited").start()
 
 
 def _called_at_exit() -> str:

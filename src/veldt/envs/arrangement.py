@@ -26,6 +26,7 @@ from veldt.runtime.activity import Record, running
 from veldt.runtime.cores import allowed_cores, worker_cores
 from veldt.runtime.watchdog import time_to_close, within
 from veldt.user_code.torch_state import users_torch
+from veldt.user_code.working_directory import back_here
 
 _PROBE_SECONDS, _CHUNKS = 0.04, 5
 _SPIN_S = 50e-6
@@ -54,6 +55,7 @@ class Arrangement:
         )
 
 
+@back_here()
 def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
     """Returns the spec of the environment, read from one instance. EnvError if the instance cannot be made."""
     name = f"environment {source.name}"
@@ -69,6 +71,7 @@ def probe_spec(source: EnvSource, atari: AtariConfig) -> EnvSpec:
         return env.spec
 
 
+@back_here()
 def time_step(source: EnvSource, atari: AtariConfig, timeout: float) -> float:
     """Returns the seconds that one env takes per step with random actions, resets included.
 

@@ -12,6 +12,7 @@ from typing import IO, Generic, TypeVar
 
 from veldt.experiments.owned_process import OwnedProcess
 from veldt.runtime.cores import allowed_cores
+from veldt.runtime.endings import how_it_ended
 
 _INTERRUPT_S = 60.0  # in which an interrupted run writes its checkpoint
 _READ_AT_THE_END = 2_000  # bytes of standard error
@@ -84,7 +85,7 @@ class SideBySide(Generic[Key]):
             self._free = sorted([*self._free, *one.cores])
             one.stdout.seek(0)
             printed = one.stdout.read().decode(errors="replace")
-            ended = EndedCommand(one.key, code, printed, last_sentence(one.stderr))
+            ended = EndedCommand(one.key, code, printed, last_sentence(one.stderr, code))
             one.close()
             yield ended
 
@@ -110,9 +111,14 @@ class SideBySide(Generic[Key]):
         return min(cores or self._all, self._all)
 
 
-def last_sentence(stderr: IO[bytes]) -> str:
-    """Returns why a command has failed: its last line that begins with `veldt: `, else its last line."""
+def last_sentence(stderr: IO[bytes], code: int) -> str:
+    """Returns why a command with this exit code has failed: its last line with `veldt: `, else its last line.
+
+    A command that a signal has killed had no time to say so: its last line is of its progress.
+    """
     stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _READ_AT_THE_END))
     lines = [line.strip() for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
     ours = [line.removeprefix("veldt: ") for line in lines if line.startswith("veldt: ")]
+    if code < 0 and not ours:
+        return f"its process {how_it_ended(code)}"
     return (ours or lines or [""])[-1]

@@ -15,6 +15,7 @@ from typing import Any
 from veldt.errors import UsageError, did_you_mean
 from veldt.user_code.module_files import find_module
 from veldt.user_code.torch_state import users_torch
+from veldt.user_code.working_directory import directory_or_none
 
 
 def load_function(name: str, what: str) -> Callable[..., Any]:
@@ -49,20 +50,10 @@ def call_refused(function: Callable[..., Any]) -> str:
     return ""
 
 
-def working_directory() -> str:
-    """Returns the path of the working directory. UsageError if it has been removed."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        raise UsageError(
-            "the working directory of this process has been removed: change to one that exists (cd), and start again"
-        ) from None
-
-
 def load_module(name: str) -> ModuleType:
     """Imports a module from the working directory or from an installed package. Errors of its code pass through."""
-    found, cwd = find_module(name), working_directory()
-    if found is not None and found.root == os.path.realpath(cwd) and cwd not in sys.path:
+    found, cwd = find_module(name), directory_or_none()
+    if found is not None and cwd is not None and found.root == os.path.realpath(cwd) and cwd not in sys.path:
         # A console script's path lacks the working directory, where the user's file is. For a module from elsewhere
         # the directory is not added: the module's own imports could then come from another person's run directory.
         sys.path.insert(0, cwd)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from importlib.machinery import PathFinder
 
+from veldt.user_code.working_directory import directory_or_none
+
 
 @dataclass(frozen=True)
 class ModuleFiles:
@@ -90,7 +92,7 @@ def _findable(name: str, path: Sequence[str] | None) -> _Location | None:
     """Searches as `import` does: each finder in turn."""
     for finder in sys.meta_path:
         if finder is PathFinder:
-            found = _on_path(name, [_cwd(), *sys.path] if path is None else path)
+            found = _on_path(name, ["", *sys.path] if path is None else path)
         else:
             spec = finder.find_spec(name, path) if hasattr(finder, "find_spec") else None
             found = None if spec is None else (spec.origin, spec.submodule_search_locations)
@@ -103,20 +105,13 @@ def _on_path(name: str, path: Iterable[str]) -> _Location | None:
     """Searches as `PathFinder` does, which needs the parent of a nested namespace package to be imported."""
     portions: list[str] = []
     for entry in path:
-        finder = pkgutil.get_importer(entry or _cwd())
+        finder = pkgutil.get_importer(entry or directory_or_none() or os.devnull)
         spec = finder.find_spec(name) if finder is not None else None
         if spec is not None and spec.loader is not None:
             return spec.origin, spec.submodule_search_locations
         if spec is not None:  # a directory without __init__.py counts only if nothing else is found
             portions += spec.submodule_search_locations or []
     return (None, portions) if portions else None
-
-
-def _cwd() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError:  # it was removed
-        return os.devnull
 
 
 def _parent(path: str, levels: int) -> str:

@@ -68,8 +68,8 @@ def remember(codes: Iterable[Code]) -> str | None:
     except (OSError, RuntimeError) as error:
         names = " and ".join(sorted(code.name for code in codes))
         return (
-            f"cannot write down that {names} is your own code ({error}): veldt resume, evaluate, watch and "
-            "record-starts needs --trust"
+            f"cannot write down that {names} is your own code ({error}): commands that "
+            "open this run, such as veldt resume, need --trust"
         )
     return None
 

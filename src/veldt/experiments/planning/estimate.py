@@ -110,7 +110,7 @@ def _probed(job: Training, scratch: Path) -> float:
                 speed = _measured(rows) or speed
                 if rows and not has_rows:
                     has_rows, until = True, time.monotonic() + _PROBE_DEADLINE_S
-            has_ended = process.poll() is not None
+            code = process.poll()  # None: it has not ended by itself
             speed = _measured(_rows(scratch)) or _of_whole(scratch) or speed
         finally:
             process.interrupt()
@@ -119,7 +119,7 @@ def _probed(job: Training, scratch: Path) -> float:
         if scratch.exists():
             remove_own_tree(scratch, OF_RUN)
         if speed is None:
-            why = (has_ended and last_sentence(stderr)) or "it was too slow to be measured"
+            why = (code is not None and last_sentence(stderr, code)) or "it was too slow to be measured"
             raise VeldtError(f"{job.recipe} on {job.env} did not train: {why}")
     return speed.steps_per_second
 
