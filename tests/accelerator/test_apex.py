@@ -178,7 +178,7 @@ def test_without_priorities_only_publishing_waits(
 def test_a_batch_of_images_is_copied_once_as_bytes(
     device: torch.device, traffic_of: Callable[[type, str], list[Traffic]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(RUNS, "images", ("apex-dqn", "ALE/Breakout-v5", {"network": "small"}))
+    monkeypatch.setitem(RUNS, "images", ("apex-dqn", "environments:image_rows_columns_channels", {}))
     monkeypatch.delitem(SMALL, "hidden")
     batches = traffic_of(ReplayLearner, "_to_transitions")
     with roles("images", device, batch_size=4, training_intensity=0.5) as there:

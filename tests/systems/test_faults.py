@@ -42,10 +42,10 @@ def victims(names: list[str], seconds: float) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("recipe", "until", "more", "others"),
     [
-        ("impala", 300, "--actors 4 --num-envs 64", ["learner"]),
+        ("impala", 220, "--actors 4 --num-envs 64", ["learner"]),
         (
             "apex-dqn",
-            300,
+            220,
             "--actors 4 --shards 2",
             ["replay 0", "learner", "replay 1", "evaluator"],
         ),

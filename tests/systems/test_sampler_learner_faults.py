@@ -66,7 +66,7 @@ def two_learners(in_tmp: Path, more: str = "", code: str = CODE) -> Iterator[sub
 def test_independent_learners_continue_when_one_is_killed(
     recipe: str, settings: str, goes_on_from: dict[str, str], in_tmp: Path
 ) -> None:
-    run, more = in_tmp / "run", "--learners 3 --num-envs 24 --until 300 --steps 3000000" + settings
+    run, more = in_tmp / "run", "--learners 3 --num-envs 24 --until 220 --steps 3000000" + settings
     env = "environments:cartpole_of_200_steps_at_first"  # so that they are not done before all were killed
     code = "from veldt.runtime import process_state\nprocess_state.STOPPED_S = 1000.0\n" + CODE
     with child(code.format(recipe=recipe, env=env, more=more, update_s=60.0), in_tmp) as process:

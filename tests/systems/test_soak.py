@@ -16,6 +16,6 @@ SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("recipe", ["apex-dqn", "ppo", "a2c"])
 def test_faults_of_every_process(recipe: str) -> None:
-    command = [sys.executable, str(SOAK), "--faults", "4", "--recipes", recipe]
+    command = [sys.executable, str(SOAK), "--faults", "3", "--recipes", recipe]
     done = subprocess.run(command, capture_output=True, text=True, timeout=380, check=False)
     assert done.returncode == 0, done.stdout
