@@ -51,7 +51,7 @@ def test_a_long_message_of_user_code_is_shortened_in_the_sentence_and_in_the_tra
     except ValueError as raised:
         text, details = described(raised), traceback_of(raised)
     assert text.startswith("ValueError: begin zzz") and text.endswith("zzz end") and len(text) < 2_100
-    assert details.count(" letters left out]") == 3 and len(details) < 7_000
+    assert details.count(" characters left out]") == 3 and len(details) < 7_000
     assert details.startswith("Traceback (most recent call last):") and "in test_a_long_message" in details
     assert "KeyError: 'xxx" in details and details.endswith("zzz end\n")
 

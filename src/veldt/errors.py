@@ -166,7 +166,7 @@ def traceback_of(error: BaseException) -> str:
 
 
 def shortened(message: str, longest: int = _LONGEST) -> str:
-    """Returns the beginning and the end of a text, and how much is left out, if it has more than `longest` characters."""
+    """Returns the beginning and the end of a text of more than `longest` characters, and how much is left out."""
     if len(message) <= longest:
         return message
     part = longest // 2

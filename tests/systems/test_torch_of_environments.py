@@ -100,7 +100,8 @@ def test_a_mode_that_an_environment_has_not_ended_is_named(write: Write, mode: s
             veldt.UsageError, match=rf"^torch\.{re.escape(mode)} is on in the process that trains, "
         ),
     ):
-        thread.submit(weights, env, tmp_path / "run", env_backend="in-process").result()
+        # One env: the mode of a second one, garbage in another thread, would begin there what the first has left on.
+        thread.submit(weights, env, tmp_path / "run", env_backend="in-process", num_envs=1).result()
 
 
 @pytest.mark.parametrize("recipe", ["impala", "a2c"])

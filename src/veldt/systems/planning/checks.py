@@ -33,7 +33,7 @@ from veldt.networks.torsos import MLP
 from veldt.replay.settings import is_compressed
 from veldt.replay.size import transitions_each
 from veldt.runtime.devices import num_accelerators
-from veldt.sampling.acted import num_noise
+from veldt.sampling.checked_actions import num_noise
 from veldt.setting_text import flag
 from veldt.systems.planning.run_plan import RunPlan
 
@@ -99,7 +99,10 @@ def check_plan(
     config, algorithm = run_plan.config, run_plan.algorithm()
     check_sizes(config, run_plan.spec)
     _refuse_unread_in_plan(run_plan)
-    _check_network(run_plan)
+    if config.plugins or own_names(
+        config
+    ):  # veldt's own algorithms and networks fit; making one takes up to a second
+        _check_network(run_plan)
     if config.run.cuda_graphs and run_plan.device.type != "cuda":
         raise UsageError(
             f"--cuda-graphs is on, and the device is {run_plan.device}: CUDA graphs exist on CUDA devices only; take "
