@@ -7,7 +7,6 @@ import os
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from veldt.api.causes import VERSIONS, other_versions
