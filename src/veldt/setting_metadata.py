@@ -29,7 +29,7 @@ _DESCRIBED = {
     type(None): "None",
 }
 TOO_LARGE = 1 << 63  # for the sizes and counters of torch and numpy
-PATH = str | os.PathLike[str]  # what a path may be given as
+PATH = str | os.PathLike[str]  # what a path may be given as; see `check_path`
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,16 @@ def check_type(name: str, value: Any, hint: Any) -> Any:
     of a tuple.
     """
     return _checked(name, as_python(value), hint)
+
+
+def check_path(name: str, value: Any, *, required: bool = False) -> None:
+    """Raises UsageError unless `value` is a path, or None where it is not `required`.
+
+    An empty string, as of a shell's variable that is not set, would be the current directory.
+    """
+    check_type(name, value, PATH if required else PATH | None)
+    if isinstance(value, str) and not value.strip():
+        raise UsageError(f"{name} is empty: give a path{'' if required else ', or leave it out'}")
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:

@@ -16,6 +16,7 @@ import veldt
 from veldt.algorithms.a2c import A2CConfig
 from veldt.algorithms.policy_gradient import PolicyGradientConfig
 from veldt.algorithms.ppo import PPOConfig
+from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.rmsprop import RMSPropConfig
 from veldt.algorithms.vtrace import VTraceConfig
 from veldt.config.stored_config import from_dict, to_dict
@@ -254,6 +255,23 @@ def test_a_missing_field_is_refused(field: str) -> None:
     _, values = stored()
     del values[field]
     with pytest.raises(CheckpointError, match=f"lacks the field '{field}'"):
+        from_dict(values)
+
+
+def test_a_field_of_a_changed_plugin_is_its_module_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another version of veldt would not have it, either."""
+    _, values = stored()
+    now = dataclasses.make_dataclass(
+        "Mine", [("patience", int)], bases=(PPOConfig,), kw_only=True, frozen=True
+    )
+    now.__module__ = "my_plugin"
+    entry = dataclasses.replace(ALGORITHMS["ppo"], settings=now)
+    monkeypatch.setitem(ALGORITHMS._parts, values["algorithm"], entry)
+    changed = "its module my_plugin has changed since the run began"
+    with pytest.raises(CheckpointError, match=f"lacks the field 'patience', which Mine needs: {changed}"):
+        from_dict(values)
+    values["learn"]["warp_factor"] = 9
+    with pytest.raises(CheckpointError, match=f"has the field 'warp_factor', which Mine lacks: {changed}"):
         from_dict(values)
 
 

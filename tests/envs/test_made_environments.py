@@ -43,6 +43,24 @@ def test_it_may_be_used_again_after_it_was_closed() -> None:
         make(settings_for(f"{__name__}:the_only", num_envs=1), 2).close()
 
 
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (THE_ONLY, r"env is an object of Scripted, .*env=lambda: \.\.\."),
+        (gymnasium.vector.VectorEnv(), "env is an object of VectorEnv, .* a single one"),
+        (None, "env is None: it must be a Gymnasium id"),
+    ],
+)
+def test_an_environment_is_no_function_that_makes_one(env: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve(env)
+
+
+def test_gymnasium_s_checker_can_be_asked_for() -> None:
+    env = resolve("CartPole-v1", {"disable_env_checker": False}).make()
+    assert "PassiveEnvChecker" in str(env)
+
+
 def test_environments_are_made_in_several_threads() -> None:
     def make_and_close() -> None:
         for _ in range(300):

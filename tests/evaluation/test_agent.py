@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,15 @@ def test_several_observations_get_the_actions_of_each(agent: veldt.Agent) -> Non
         agent.reset()
         np.testing.assert_allclose(agent.act(observation, greedy=True), action, atol=1e-5)
         assert agent.make_env().action_space.contains(agent.act(observation))
+
+
+def test_a_pickled_agent_acts_as_before(agent: veldt.Agent) -> None:
+    (observation,) = observations(agent, 1)
+    agent.reset()
+    expected = agent.act(observation, greedy=True)
+    copy = pickle.loads(pickle.dumps(agent))
+    copy.reset()
+    np.testing.assert_array_equal(copy.act(observation, greedy=True), expected)
 
 
 def test_values(agent: veldt.Agent) -> None:

@@ -31,7 +31,7 @@ def test_whole_episodes_by_seed(name: str, tmp_path: Path) -> None:
     width = settings["num_envs"]
     episodes = 2 * width + 1
     greedy = veldt.evaluate(agent, episodes=episodes, seed=7, greedy=True)
-    assert greedy == veldt.evaluate(run.path, episodes=episodes, seed=7, greedy=True)
+    assert greedy == veldt.evaluate(run, episodes=episodes, seed=7, greedy=True)
     # By hand: the first episodes of each env, one after the other.
     env, seed = agent.make_env(), derive_seed(7, EVALUATION)
     for index in range(episodes):

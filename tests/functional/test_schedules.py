@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -72,6 +73,13 @@ def test_schedules_are_parsed_from_texts(text: str, values: list[float]) -> None
     parsed = parse(text)
     assert parsed is not None
     assert [parsed.schedule(progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(values, rel=1e-12)
+
+
+@pytest.mark.parametrize("text", ["constant:2", "linear:1:3", "cosine:3:1", "piecewise:0=2,1=2"])
+def test_schedules_can_be_pickled(text: str) -> None:
+    parsed = parse(text)
+    assert parsed is not None
+    assert pickle.loads(pickle.dumps(parsed)).schedule(0.5) == 2
 
 
 def test_a_function_name_or_a_number_is_not_parsed_as_a_schedule() -> None:

@@ -74,11 +74,6 @@ def test_a_directory_that_was_there_is_refused_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "note.txt").exists()
 
 
-def test_an_empty_name_is_not_the_working_directory() -> None:
-    with pytest.raises(UsageError, match="--run-dir is empty"):
-        new_run("", "").__enter__()
-
-
 @pytest.mark.parametrize(
     ("env", "name"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from veldt.runs.export_files import refuse_place
 from veldt.runs.files import from_here
 from veldt.runs.own_names import GRAPHS
 from veldt.runtime.usual_torch import usual_torch
-from veldt.setting_metadata import PATH, check_type
+from veldt.setting_metadata import check_path, check_type
 from veldt.setting_text import flag
 from veldt.user_code.attribution import naming_user_code
 
@@ -32,7 +33,7 @@ EXPORT_NAME = "export"
 @naming_user_code()
 @usual_torch()
 def export(
-    run: str | Path,
+    run: str | os.PathLike[str],
     *,
     out: str | Path | None = None,
     onnx: bool = False,
@@ -73,7 +74,7 @@ def export(
         EnvError: the env failed.
         VeldtError: the network cannot be captured as a graph, or a file could not be written.
     """
-    check_type(flag("out"), out, PATH | None)
+    check_path(flag("out"), out)
     wanted = {"onnx": onnx, "torch_export": torch_export, "aot_inductor": aot_inductor}
     for name, value in {**wanted, "video": video}.items():
         check_type(flag(name), value, bool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -26,17 +27,17 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.export_files import is_export
 from veldt.runs.files import from_here
 from veldt.runtime.devices import choose_device
-from veldt.setting_metadata import PATH, check_type
+from veldt.setting_metadata import check_path, check_type
 from veldt.setting_text import flag
 
 
 def load_agent(
-    run: str | Path, best: bool, choice: CodeChoice, device: str, call: str, *, fp32: bool = False
+    run: str | os.PathLike[str], best: bool, choice: CodeChoice, device: str, call: str, *, fp32: bool = False
 ) -> Agent:
     """See `load`; `call` as for `admit`. With `fp32` it computes in that precision, whatever the run did."""
     target = choose_device(device)
     check_type(flag("best"), best, bool)
-    check_type("run", run, PATH)
+    check_path("run", run, required=True)
     if is_export(Path(run)):
         return _of_export(StoredExport.open(Path(run)), best, choice, device, call)
     directory = RunDirectory.open(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.files import from_here
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.usual_torch import usual_torch
-from veldt.setting_metadata import PATH, check_type
+from veldt.setting_metadata import check_path, check_type
 from veldt.setting_text import flag
 from veldt.user_code.attribution import naming_user_code
 
@@ -34,7 +35,7 @@ PROTOCOLS = ("episodes", "atari", "human-starts")
 @naming_user_code()
 @usual_torch()
 def load(
-    run: str | Path,
+    run: str | os.PathLike[str],
     *,
     best: bool = False,
     env: Env | None = None,
@@ -72,7 +73,7 @@ def load(
     )
 
 
-def _agent(run: str | Path | Agent, best: bool, choice: CodeChoice, call: str) -> Agent:
+def _agent(run: str | os.PathLike[str] | Agent, best: bool, choice: CodeChoice, call: str) -> Agent:
     """Returns the agent of `run`, and sets torch's number of threads to that of the run.
 
     With a second thread a small network computes more slowly, and several times more slowly where other programs need
@@ -84,7 +85,7 @@ def _agent(run: str | Path | Agent, best: bool, choice: CodeChoice, call: str) -
     return agent
 
 
-def _loaded(run: str | Path | Agent, best: bool, choice: CodeChoice, call: str) -> Agent:
+def _loaded(run: str | os.PathLike[str] | Agent, best: bool, choice: CodeChoice, call: str) -> Agent:
     if not isinstance(run, Agent):
         return load_agent(run, best, choice, "cpu", call)
     if choice.is_made:
@@ -98,7 +99,7 @@ def _loaded(run: str | Path | Agent, best: bool, choice: CodeChoice, call: str) 
 @naming_user_code()
 @usual_torch()
 def evaluate(
-    run: str | Path | Agent,
+    run: str | os.PathLike[str] | Agent,
     *,
     episodes: int | None = None,
     protocol: str | None = None,
@@ -136,7 +137,7 @@ def evaluate(
         EnvError: the env failed.
     """
     episodes = check_type(flag("episodes"), episodes, int | None)
-    check_type(flag("starts"), starts, PATH | None)
+    check_path(flag("starts"), starts)
     seed = check_type(flag("seed"), seed, int)
     greedy = check_type(flag("greedy"), greedy, bool)
     protocol = protocol or ("episodes" if starts is None else "human-starts")
@@ -172,7 +173,7 @@ def evaluate(
 @naming_user_code()
 @usual_torch()
 def record_starts(
-    run: str | Path | Agent,
+    run: str | os.PathLike[str] | Agent,
     *,
     starts: int = 100,
     out: str | Path | None = None,
@@ -206,7 +207,7 @@ def record_starts(
         VeldtError: the file could not be written.
     """
     starts, seed = check_numbers(starts, seed)
-    check_type(flag("out"), out, PATH | None)
+    check_path(flag("out"), out)
     greedy = check_type(flag("greedy"), greedy, bool)
     directory = run.path if isinstance(run, Agent) else RunDirectory.open(run).path
     path = directory / STARTS_NAME if out is None else Path(out)

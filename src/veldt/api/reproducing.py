@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ class Reproduction:
 @naming_user_code()
 @usual_torch()
 def reproduce(
-    run: str | Path,
+    run: str | os.PathLike[str],
     *,
     run_dir: str | Path | None = None,
     env: Env | None = None,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from veldt.api.causes import VERSIONS, other_versions
@@ -49,7 +49,7 @@ class StoredRun:
 _ARGUMENTS = ("env", *PARTS, "cluster")
 
 
-def refuse_fixed(run: str | Path, settings: Mapping[str, Any]) -> None:
+def refuse_fixed(run: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
     """Raises UsageError for a name that is no setting, or a setting that cannot change when a run is resumed."""
     for name in sorted(set(settings) - set(RESUMABLE)):
         why = why_fixed(name, FIXED, (*RESUMABLE, *_ARGUMENTS), partial(draft_of, run))
@@ -60,7 +60,7 @@ def refuse_fixed(run: str | Path, settings: Mapping[str, Any]) -> None:
         )
 
 
-def draft_of(run: str | Path) -> Draft | None:
+def draft_of(run: str | os.PathLike[str]) -> Draft | None:
     """Returns the draft that has the settings of a stored run; None if it needs an import, or cannot be read."""
     with contextlib.suppress(VeldtError):
         return Draft.of(from_dict(RunDirectory.open(run).read_config()["resolved"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -21,7 +22,7 @@ from veldt.recipes.foreign_names import env_of_others
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import refuse_links
 from veldt.runtime.usual_torch import usual_torch
-from veldt.setting_metadata import PATH, check_type
+from veldt.setting_metadata import check_path
 from veldt.setting_text import flag
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.systems.run import Run, RunOptions, new_directory, run_system
@@ -125,7 +126,7 @@ def directory_of_new(
     A relative path begins at `base`, the working directory of the call: an environment, or the import of its module,
     may change it.
     """
-    check_type(flag("run_dir"), run_dir, PATH | None)
+    check_path(flag("run_dir"), run_dir)
     recipe = RECIPES.get(config.recipe)
     is_own = recipe is None or recipe.algorithm == config.algorithm
     return partial(new_directory, run_dir=run_dir, base=base, algorithm=None if is_own else config.algorithm)
@@ -134,7 +135,7 @@ def directory_of_new(
 @naming_user_code()
 @usual_torch()
 def resume(
-    run: str | Path,
+    run: str | os.PathLike[str],
     *,
     env: Env | None = None,
     network: Part | None = None,

@@ -16,11 +16,12 @@ import types
 import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NoReturn
 
 from veldt.errors import UsageError, did_you_mean
-from veldt.setting_metadata import TOO_LARGE, bound_of_64_bits, schedule
+from veldt.setting_metadata import TOO_LARGE, bound_of_64_bits, check_path, schedule
 from veldt.setting_text import flag, in_help
 
 _NEGATIVE_NUMBER = re.compile(r"-[\d.]")
@@ -67,6 +68,8 @@ class Setting:
         """Parses `text`. UsageError where it is not a value of this setting."""
         if self.optional and text in ("None", "none"):
             return None
+        if self.kind is Path:
+            check_path(self.shown if self.positional else self.flag, text, required=not self.optional)
         choices = typing.get_args(self.kind)
         if choices and text in choices:
             return text

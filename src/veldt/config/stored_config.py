@@ -12,7 +12,7 @@ from veldt.algorithms.registry import ALGORITHMS
 from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import SECTIONS, TrainConfig
 from veldt.errors import CheckpointError, UsageError
-from veldt.registry import Registry
+from veldt.registry import Registry, is_plugin
 from veldt.setting_text import shown
 
 _NOT_OURS = "config.json is not as veldt wrote it"  # the end of a sentence about a stored configuration
@@ -60,12 +60,14 @@ def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:
     hints = typing.get_type_hints(cls)
     known = {f.name for f in dataclasses.fields(cls)}
     if unknown := sorted(set(values) - known):
-        raise CheckpointError(
-            f"the run's configuration has the field '{unknown[0]}', which this veldt does not know: "
-            "use the version that wrote it (see config.json)"
+        reader = (
+            _changed(cls, "lacks")
+            or "this veldt does not know: use the version that wrote it (see config.json)"
         )
+        raise CheckpointError(f"the run's configuration has the field '{unknown[0]}', which {reader}")
     if missing := sorted({f.name for f in dataclasses.fields(cls) if _is_required(f)} - set(values)):
-        raise CheckpointError(f"the run's configuration lacks the field '{missing[0]}': {_NOT_OURS}")
+        why = f", which {changed}" if (changed := _changed(cls, "needs")) else f": {_NOT_OURS}"
+        raise CheckpointError(f"the run's configuration lacks the field '{missing[0]}'{why}")
     built = {}
     for name, value in values.items():
         # For `X | None`, take X.
@@ -78,6 +80,13 @@ def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:
         return cls(**built)
     except UsageError as error:
         raise CheckpointError(f"the run's configuration cannot be used (see config.json): {error}") from error
+
+
+def _changed(cls: type[Any], does: str) -> str | None:
+    """Returns the end of a sentence on a field that a plug-in's settings class lacks or needs; None for veldt's own."""
+    if not is_plugin(cls.__module__):
+        return None
+    return f"{cls.__name__} {does}: its module {cls.__module__} has changed since the run began; take it as it was then"
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

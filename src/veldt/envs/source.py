@@ -15,6 +15,7 @@ import gymnasium
 
 from veldt.errors import EnvError, UsageError, as_error, described, did_you_mean
 from veldt.runtime.activity import running
+from veldt.setting_text import shown
 from veldt.user_code import by_value
 from veldt.user_code.import_path import load_function, load_named_module, name_of
 
@@ -97,14 +98,23 @@ def resolve(
     """
     if not isinstance(env, str):
         if not callable(env):
-            raise UsageError(
-                f"env must be a Gymnasium id, 'module:function' or a callable returning an environment, "
-                f"not {type(env).__name__}"
-            )
+            raise UsageError(_not_a_source(env))
         return EnvSource(name_of(env), kwargs or {}, _pickled(env, name_of(env)))
     name = f"environment {env}"
     with as_error(EnvError, f"{name} could not be imported"), running(name, "when it was imported"):
         return _named(env, kwargs)
+
+
+def _not_a_source(env: Any) -> str:
+    """Returns a sentence on an `env` that is neither a string nor callable."""
+    if _is_several(env) or isinstance(env, gymnasium.Env):
+        return (
+            f"env is an object of {type(env).__name__}, and a run makes several environments: give a Gymnasium id, or "
+            "a function that makes a single one, env=lambda: ..."
+        )
+    return (
+        f"env is {shown(env):.100}: it must be a Gymnasium id, 'module:function' or a callable that makes one"
+    )
 
 
 def _named(env: str, kwargs: Mapping[str, Any] | None) -> EnvSource:
@@ -221,7 +231,7 @@ def _gymnasium_make(
         _register_atari(spec.id)
     try:
         # Gymnasium's own checker costs more than a small environment's step; the stepper does the necessary checks.
-        return gymnasium.make(spec, disable_env_checker=True, **kwargs)
+        return gymnasium.make(spec, **{"disable_env_checker": True, **kwargs})
     except gymnasium.error.DependencyNotInstalled as error:
         raise UsageError(f"{spec.id} needs a package that is not installed: {error}") from None
 

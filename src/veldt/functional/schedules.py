@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 Schedule = Callable[[float], float]
 
@@ -26,35 +27,50 @@ class Parsed:
     numbers: tuple[float, ...]
 
 
+# A policy has schedules and can be pickled: they are partial calls, because pickle takes no nested function.
+
+
 def constant(value: float) -> Schedule:
     """`value` at any progress."""
-    return lambda progress: value
+    return partial(_constant, value)
 
 
 def linear(start: float, end: float) -> Schedule:
     """A straight line from `start` at 0 to `end` at 1; both are exact."""
-    return lambda progress: start * (1.0 - progress) + end * progress
+    return partial(_linear, start, end)
 
 
 def cosine(start: float, end: float) -> Schedule:
     """Half a period of a cosine from `start` at 0 to `end` at 1: slow at both ends."""
-    return lambda progress: end + (start - end) * 0.5 * (1.0 + math.cos(math.pi * progress))
+    return partial(_cosine, start, end)
 
 
 def piecewise(points: Sequence[tuple[float, float]]) -> Schedule:
     """Straight lines between points (progress, value), whose progress grows; constant before the first and after the
     last."""
+    return partial(_piecewise, points)
 
-    def schedule(progress: float) -> float:
-        if progress <= points[0][0]:
-            return points[0][1]
-        for (first, start), (last, end) in itertools.pairwise(points):
-            if progress <= last:
-                share = (progress - first) / (last - first)
-                return start * (1.0 - share) + end * share
-        return points[-1][1]
 
-    return schedule
+def _constant(value: float, progress: float) -> float:
+    return value
+
+
+def _linear(start: float, end: float, progress: float) -> float:
+    return start * (1.0 - progress) + end * progress
+
+
+def _cosine(start: float, end: float, progress: float) -> float:
+    return end + (start - end) * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+def _piecewise(points: Sequence[tuple[float, float]], progress: float) -> float:
+    if progress <= points[0][0]:
+        return points[0][1]
+    for (first, start), (last, end) in itertools.pairwise(points):
+        if progress <= last:
+            share = (progress - first) / (last - first)
+            return start * (1.0 - share) + end * share
+    return points[-1][1]
 
 
 def parse(text: str) -> Parsed | None:

@@ -28,7 +28,7 @@ from veldt.runs.files import (
 from veldt.runs.machine import describe_machine
 from veldt.runs.own_files import open_in_place
 from veldt.runs.own_names import CHECKPOINTS, CONFIG, EVENTS, LOCK, REPLAY, SUMMARY
-from veldt.setting_metadata import PATH, check_type
+from veldt.setting_metadata import check_path
 
 # Locks that this process holds. A forked worker would inherit them and hold them after its parent was killed.
 _held: set[IO[str]] = set()
@@ -101,10 +101,10 @@ class RunDirectory:
             number += 1
 
     @classmethod
-    def open(cls, run: str | Path) -> RunDirectory:
+    def open(cls, run: str | os.PathLike[str]) -> RunDirectory:
         """Returns the existing run in the directory `run`; UsageError with the closest name if there is none, or if the
         directory, or one above it, may not be entered."""
-        check_type("run", run, PATH)
+        check_path("run", run, required=True)
         try:
             return cls._existing(Path(run))
         except PermissionError as error:

@@ -26,8 +26,6 @@ def new_run(run_dir: str | Path | None, name: str, base: str | Path | None = Non
         UsageError: `run_dir` exists.
         VeldtError: it cannot be made.
     """
-    if run_dir is not None and not str(run_dir).strip():
-        raise UsageError("--run-dir is empty: name a directory, or leave it out")
     path = None if run_dir is None else Path(run_dir)
     if path is None:
         directory = RunDirectory.create(Path("runs"), name, base)

@@ -51,12 +51,16 @@ class Run:
     `path` is the run directory. `reason` is why the run stopped: "steps" (all steps are done), "until" (the target
     return was reached), "callback" (one asked to stop) or "interrupted". `until` is the target return (None: no
     target); check `reason` to see whether it was reached. `summary` has the metrics of summary.json (docs/metrics.md).
+    A run can be given wherever a path is wanted, as in `veldt.load(run)`.
     """
 
     path: Path
     reason: str
     until: float | None
     summary: Mapping[str, Any] = field(repr=False)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
 
 @dataclass(frozen=True)
