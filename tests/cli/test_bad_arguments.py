@@ -85,7 +85,7 @@ SETTINGS = {
     "--hidden 8 --network mlp --frame-stack 2": "--frame-stack is for Atari games",
     "--processes 3 --num-envs 2": "--processes is 3: it must be between 0 (automatic) and the number of",
     "--env-kwargs {": "--env-kwargs is not JSON",
-    "--env-kwargs 3": "--env-kwargs is 3, which is no JSON object",
+    "--env-kwargs 3": "--env-kwargs is 3, which is not a JSON object",
     '--env-kwargs {"gravity":5}': "--env-kwargs is {'gravity': 5}, and CartPole-v1 takes no 'gravity': leave it out",
 }
 
@@ -188,7 +188,7 @@ def test_an_empty_path_is_not_the_working_directory(
 
 def test_keyword_arguments_that_are_no_json_object(refused: Any, in_tmp: Path) -> None:
     said = refused("train", "ppo", "--env", "CartPole-v1", "--env-kwargs", "null")
-    assert "--env-kwargs is null, which is no JSON object: write it as" in said
+    assert "--env-kwargs is null, which is not a JSON object: write it as" in said
 
 
 @pytest.mark.parametrize("arguments", WORDS)

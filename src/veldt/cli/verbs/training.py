@@ -193,7 +193,7 @@ def parse_kwargs(text: str) -> dict[str, Any]:
         raise UsageError(f"--env-kwargs is not JSON ({error}): write it as '{{\"name\": value}}'") from None
     if not isinstance(values, dict):
         raise UsageError(
-            f"--env-kwargs is {text:.100}, which is no JSON object: write it as '{{\"name\": value}}'"
+            f"--env-kwargs is {text:.100}, which is not a JSON object: write it as '{{\"name\": value}}'"
         )
     return values
 
