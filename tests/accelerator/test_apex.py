@@ -172,6 +172,7 @@ def test_without_priorities_only_publishing_waits(
     with roles("uniform", device, publish_every=1000) as there:
         there.play(6)
         assert there.learner._learner.updates > 2
+        assert there.learner.source_metrics().keys() == {"replay/transitions"}
     assert not any(traffic.synchronisations for traffic in steps)
 
 

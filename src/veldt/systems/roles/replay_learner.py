@@ -69,11 +69,11 @@ class ReplayLearner(LearnerRole):
                 self._control.sleep(_SLEEP_S)
 
     def source_metrics(self) -> dict[str, float]:
-        return {
-            "replay/transitions": float(self._client.rows),
-            "replay/dropped_priorities": float(self._client.dropped),
-            "replay/beta": self._beta(),
-        }
+        metrics = {"replay/transitions": float(self._client.rows)}
+        if self._is_prioritised:
+            dropped = float(self._client.dropped)
+            metrics |= {"replay/beta": self._beta(), "replay/dropped_priorities": dropped}
+        return metrics
 
     def _request_batches(self) -> None:
         with self._clock("replay"):
