@@ -83,7 +83,7 @@ def test_a_damaged_configuration(text: str, refused: Any, run: Path) -> None:
         (
             "network",
             {"layer_norm": True},
-            "do not fit this network: torso.norms.0.weight is missing; the code of",
+            "do not fit this network: torso.norms.0.weight is missing; the network's code",
         ),
         (
             "recipe",

@@ -20,7 +20,7 @@ from veldt.runtime import process_state
 # In these ways an environment fails by itself; in the others only a process around it can notice.
 RAISES = {
     "raise": "RuntimeError: the wheel came off",
-    "long message": r"RuntimeError: x+ \[[\d,]+ letters left out\] x+$",
+    "long message": r"RuntimeError: x+ \[[\d,]+ characters left out\] x+$",
     "SystemExit": "failed .*: SystemExit: 0$",
     "nan observation": "the observation contains NaN",
     "nan reward": "the reward is NaN",
