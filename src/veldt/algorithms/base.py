@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from veldt.algorithms.capabilities import ON_POLICY, REPLAY
-from veldt.algorithms.groups import Forward as Forward
 from veldt.algorithms.groups import ParameterGroup, TargetNetwork
 from veldt.algorithms.rollout import Observation, Rollout
 from veldt.algorithms.transitions import Transitions
@@ -18,6 +17,7 @@ from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 from veldt.functional.updates import Adam, UpdateRule
 from veldt.networks.own import OwnModules
+from veldt.networks.precision import Forward as Forward
 from veldt.networks.precision import Network
 from veldt.replay.settings import NStep
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from veldt.errors import UsageError
 from veldt.functional.updates import UpdateRule
-from veldt.networks.precision import Forward as Forward
+from veldt.networks.precision import Forward
 
 
 @dataclass(frozen=True)

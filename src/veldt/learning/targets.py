@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veldt.algorithms.groups import Forward, TargetNetwork, Targets
+from veldt.algorithms.groups import TargetNetwork, Targets
 from veldt.errors import ARRAYS_DO_NOT_FIT, CheckpointError, UsageError
 from veldt.networks.flat import FlatParameters
-from veldt.networks.precision import Network
+from veldt.networks.precision import Forward, Network
 
 
 def check_target_networks(declared: Any, names: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ class RoleMetrics:
         self._former: list[ActorMetrics] = []  # the last values of former incarnations
         self._reset_steps_returned = 0
         self._learner_seconds: dict[str, float] = {}
-        self._experience: dict[int, Mapping[str, float]] = {}  # of each learner that sends any
+        self._sources: dict[int, Mapping[str, float]] = {}  # of each learner that sends any
         self._former_sums = dict.fromkeys(_ADD_UP, 0.0)
         self.role_restarts = 0
         self.updates, self.learning_rate = 0, 0.0
@@ -40,13 +40,13 @@ class RoleMetrics:
 
     def learner(self, role: int, message: LearnerMetrics) -> None:
         """Stores a learner's message. Of several learners, only the first one's time counts."""
-        before, now = self._experience.get(role, {}), message.source
+        before, now = self._sources.get(role, {}), message.source
         for name in _ADD_UP & before.keys() & now.keys():
             if now[name] < before[name]:
                 self._former_sums[name] += before[name]
-        self._experience[role] = now
+        self._sources[role] = now
         self.updates = max(self.updates, message.updates)
-        if role > min(self._experience):
+        if role > min(self._sources):
             return
         seconds = message.seconds
         for stage, spent in seconds.items():
@@ -76,8 +76,8 @@ class RoleMetrics:
         # Without an intensity to keep to, either nothing is replayed or the learners count what they replay themselves.
         if self._rate_limiter.intensity:
             row["replay/training_intensity"] = self._rate_limiter.achieved
-        for name in sorted(set().union(*self._experience.values())):
-            reported = [one[name] for one in self._experience.values() if name in one]
+        for name in sorted(set().union(*self._sources.values())):
+            reported = [one[name] for one in self._sources.values() if name in one]
             row[name] = (
                 sum(reported) + self._former_sums[name] if name in _ADD_UP else float(np.mean(reported))
             )

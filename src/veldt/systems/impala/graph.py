@@ -32,10 +32,8 @@ def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
     envs = config.envs.num_envs
     width, steps = envs // settings.actors, run_plan.horizon
     unrolls = settings.batch_unrolls(envs)
-    parameters, recurrent_size = (
-        algorithm.distribution.num_parameters,
-        recurrent_size_of(run_plan.network()[0]),
-    )
+    parameters = algorithm.distribution.num_parameters
+    recurrent_size = recurrent_size_of(run_plan.network()[0])
     slot = unroll_layouts(spec, steps, width, parameters, recurrent_size)
     edges = {
         "weights": weights_edge(run_plan),

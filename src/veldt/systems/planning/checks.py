@@ -99,9 +99,8 @@ def check_plan(
     config, algorithm = run_plan.config, run_plan.algorithm()
     check_sizes(config, run_plan.spec)
     _refuse_unread_in_plan(run_plan)
-    if config.plugins or own_names(
-        config
-    ):  # veldt's own algorithms and networks fit; making one takes up to a second
+    # Not for veldt's own algorithms and networks, which fit: making a network takes up to a second.
+    if config.plugins or own_names(config):
         _check_network(run_plan)
     if config.run.cuda_graphs and run_plan.device.type != "cuda":
         raise UsageError(
