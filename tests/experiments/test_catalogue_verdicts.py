@@ -35,6 +35,7 @@ def drawn(
     seeds: int = 3,
     scale: Any = "small",
     games: tuple[str, ...] = (),
+    recipes: tuple[str, ...] = (),
     seconds: Value = lambda job: 10.0,
     metrics: Callable[[Training], dict[str, float]] = lambda job: {},
     only: Callable[[Training], bool] = lambda job: True,
@@ -43,7 +44,7 @@ def drawn(
 
     NaN: no episode ends from then on.
     """
-    request, runs = Request(scale, seeds, games), []
+    request, runs = Request(scale, seeds, games, recipes), []
     for job in EXPERIMENTS[name].jobs(request):
         assert isinstance(job, Training)
         if not only(job):
@@ -310,6 +311,16 @@ def test_scores_have_the_paper_s_own_and_the_time_to_a_score() -> None:
         ("50%", "16.1", "2 of 2", "2,810", "7.0s"),
         ("100%", "30.5", "0 of 2", "–", "–"),
     ]
+
+
+def test_scores_of_other_recipes_are_beside_a_published_agents_and_not_judged() -> None:
+    exhibit = drawn("scores", lambda job: 20.0, games=("ALE/Breakout-v5",), recipes=("ppo", "impala"))
+    assert exhibit.says == (
+        "Average human-normalised scores of training: ppo 0.635 (1 game); impala 0.635 (1 game)."
+    )
+    assert [(row[0], row[-1]) for row in exhibit.tables[0].rows] == [("ppo", "–"), ("impala", "–")]
+    (curves,) = exhibit.drawings
+    assert "Dopamine's Rainbow" in [line.get_label() for line in curves.figure.axes[0].lines]
 
 
 def test_scaled_configurations_are_compared_with_unscaled_ones() -> None:

@@ -24,6 +24,7 @@ from veldt.experiments.planning.kinds import one_of_each_kind
 from veldt.experiments.planning.plan import plan_table
 from veldt.experiments.run import run_experiment
 from veldt.experiments.workspace import Workspace
+from veldt.recipes import Recipe, register_recipe
 
 
 def training(**more: Any) -> Training:
@@ -179,10 +180,16 @@ def test_games_are_named_once() -> None:
             "scores --games CartPole-v1",
             "--games has 'CartPole-v1', which is not an Atari game, and this experiment",
         ),
+        ("scores --recipes ppp", "no recipe 'ppp' (did you mean 'ppo'?)"),
+        ("scores --games Pong --recipes ddpg", "ddpg on ALE/Pong-v5 cannot begin: ddpg"),
+        (
+            "norms --recipes ppo",
+            "--recipes has no effect: norms trains its own recipes; leave it out (scores and minatar take others)",
+        ),
         ("throughput --games Pendulum-v1", "--games has 'Pendulum-v1', which is not an Atari game, and this"),
     ],
 )
-def test_a_game_that_cannot_be_trained_is_refused_before_anything_is_made(
+def test_what_cannot_be_trained_is_refused_before_anything_is_made(
     words: str,
     said: str,
     capsys: pytest.CaptureFixture[str],
@@ -221,6 +228,34 @@ def test_games_without_a_human_score_are_named(tmp_path: Path, monkeypatch: pyte
     assert "No human score is published of ALE/Blackjack-v5: the raw scores are shown alone." in said_on(
         screen
     )
+
+
+def test_recipes_in_place_of_the_experiments_own_have_a_row_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory is continued with the same ones alone; a plug-in's recipe is named with its plug-in."""
+    monkeypatch.setattr("veldt.experiments.run.measure_speeds", lambda *_: defaultdict(lambda: 1_000.0))
+    scores, root = EXPERIMENTS["scores"], tmp_path / "out"
+    request = Request("small", 1, ("ALE/Pong-v5",), ("impala", "ppo"))
+    screen = console()
+    run_experiment(scores, request, root, screen, plan_only=True)
+    lines = [" ".join(line.split()) for line in said_on(screen).splitlines()]
+    assert (
+        "impala ALE/Pong-v5 1 1 500k all 1,000 0.14" in lines
+        and "ppo ALE/Pong-v5 1 1 500k 1 1,000 0.14" in lines
+    )
+    for asked in (request, Request("small", 1, ("ALE/Pong-v5",))):
+        workspace = Workspace(root / str(len(asked.recipes)), scores, asked)
+        workspace.open()
+        workspace.begin()
+        workspace.close()
+        other = Workspace(workspace.root, scores, Request("small", 1, ("ALE/Pong-v5",), ("a2c",)))
+        with pytest.raises(UsageError, match=r"was made with --recipes .*, and a2c is asked now: continue"):
+            other.open()
+    register_recipe(Recipe("mine", "ppo", "synchronous", summary="mine", atari={}, small={}))
+    job = MINATAR.jobs(Request("paper", 1, ("breakout",), ("mine",)))[0]
+    assert isinstance(job, Training) and job.cores == 1
+    assert job.command(tmp_path)[-2:] == ["--plugin", __name__]
 
 
 def test_a_budget_that_is_too_small_leaves_nothing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from veldt.config.recipe_registry import RECIPES
 from veldt.experiments.planning.games import env_of_game
 from veldt.setting_text import as_words
 
@@ -23,12 +24,14 @@ Scale = Literal["small", "paper"]
 class Request:
     """What the user asks of an experiment.
 
-    `seeds` is the number of seeds (1, 2, ...). `games` are the ids of environments, () for those of the experiment.
+    `seeds` is the number of seeds (1, 2, ...). `games` are the ids of environments, and `recipes` the names of recipes,
+    () for those of the experiment.
     """
 
     scale: Scale
     seeds: int
     games: tuple[str, ...] = ()
+    recipes: tuple[str, ...] = ()
 
     @property
     def is_small(self) -> bool:
@@ -49,7 +52,7 @@ class Training:
 
     `group` is the label of runs that differ in their seed only, `panel` the chart that shows them (the environment if
     "") and `x` the group's place on a horizontal axis. `settings` are by name, as for `veldt.train`; `cores` is how
-    many cores it keeps busy.
+    many cores it keeps busy, 0 for all of the machine's.
     """
 
     group: str
@@ -82,7 +85,9 @@ class Training:
     def command(self, directory: Path) -> list[str]:
         """Returns the command that trains the run in `directory`."""
         where = ["--seed", str(self.seed), "--run-dir", str(directory)]
-        return [sys.executable, "-m", "veldt", *self.words, *where, *self.flags]
+        plugin = RECIPES.plugin_of(self.recipe)
+        registered_by = ["--plugin", plugin] if plugin else []
+        return [sys.executable, "-m", "veldt", *self.words, *where, *self.flags, *registered_by]
 
     def resume_command(self, directory: Path) -> list[str]:
         """Returns the command that continues the run in `directory`, also on a machine where it was not begun."""
@@ -141,6 +146,7 @@ class Experiment:
         needs: modules that must be installed, with the command that installs each.
         env_of: returns the id in `Request.games` of an environment that the user names. UsageError if it is unknown.
         normalises: whether the scores are compared with those of humans.
+        compares_recipes: whether the user may name the recipes that are trained (`Request.recipes`).
     """
 
     name: str
@@ -155,6 +161,7 @@ class Experiment:
     needs: Mapping[str, str] = field(default_factory=dict)
     env_of: Callable[[str], str] = env_of_game
     normalises: bool = False
+    compares_recipes: bool = False
 
 
 def file_name(text: str) -> str:

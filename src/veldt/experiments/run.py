@@ -149,6 +149,6 @@ def _envs(jobs: Sequence[Job]) -> list[str]:
 def _command(experiment: Experiment, request: Request, root: Path) -> str:
     seeds = ("--seeds", str(request.seeds)) if experiment.repeats else ()
     games = ("--games", *request.games) if request.games else ()
-    return shlex.join(
-        ("veldt", "experiment", experiment.name, "--scale", request.scale, *seeds, *games, "--out", str(root))
-    )
+    recipes = ("--recipes", *request.recipes) if request.recipes else ()
+    what = ("--scale", request.scale, *seeds, *games, *recipes, "--out", str(root))
+    return shlex.join(("veldt", "experiment", experiment.name, *what))

@@ -30,6 +30,8 @@ class Workspace(OwnDirectory):
 
     def __init__(self, root: Path, experiment: Experiment, request: Request) -> None:
         asked = {"experiment": experiment.name, **dataclasses.asdict(request), "games": list(request.games)}
+        if not request.recipes:  # directories of older versions have none
+            del asked["recipes"]
         super().__init__(root, "experiment", "experiment", asked, _name_in_messages, _BEFORE, (_SEEDS,))
         self.request = request
         self.speeds_path = root / _SPEEDS

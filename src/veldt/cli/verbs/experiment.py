@@ -28,6 +28,8 @@ class ExperimentArguments:
     number."""
     games: tuple[str, ...] = ()
     """Environments in place of the experiment's: names of Atari games (Pong), or ids."""
+    recipes: tuple[str, ...] = ()
+    """Recipes in place of the experiment's; only of scores and minatar, which compare recipes."""
     budget: float | None = None
     """Hours after which no further run is started; the page shows what there is."""
     plan: bool = False
@@ -56,6 +58,7 @@ def experiment(arguments: list[str]) -> str:
     from veldt.experiments.planning.games import resolved
     from veldt.experiments.run import run_experiment
     from veldt.experiments.workspace import seeds_of
+    from veldt.recipes import find
     from veldt.tracking.console import output_console
 
     chosen = EXPERIMENTS[asked.name]
@@ -63,12 +66,18 @@ def experiment(arguments: list[str]) -> str:
         raise UsageError(
             f"--seeds has no effect: {chosen.name} measures speed, once for each arrangement; leave it out"
         )
+    if asked.recipes and not chosen.compares_recipes:
+        others = " and ".join(one.name for one in EXPERIMENTS.values() if one.compares_recipes)
+        raise UsageError(
+            f"--recipes has no effect: {chosen.name} trains its own recipes; leave it out ({others} take others)"
+        )
+    recipes = tuple(dict.fromkeys(find(name).name for name in asked.recipes))
     root = asked.out or Path("experiments") / f"{chosen.name}-{asked.scale}"
     small, papers = chosen.seeds
     seeds = asked.seeds or seeds_of(root) or (small if asked.scale == "small" else papers)
     page = run_experiment(
         chosen,
-        Request(asked.scale, seeds, resolved(asked.games, chosen.env_of)),
+        Request(asked.scale, seeds, resolved(asked.games, chosen.env_of), recipes),
         root,
         output_console(),
         budget_hours=math.inf if asked.budget is None else asked.budget,

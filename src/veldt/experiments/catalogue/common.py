@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from veldt.config.recipe_registry import RECIPES
 from veldt.experiments.catalogue.verdicts import NOTHING, Verdict, keeps
 from veldt.experiments.experiment import Request, Training
 from veldt.experiments.figures import Drawing, Line, Table, lines, number
@@ -62,6 +63,11 @@ def scores_in_words(results: Results) -> str:
         f"{group} on {chart} {number(*interval(scores_of(runs)))}" for chart, group, runs in results.groups()
     )
     return f"Final scores: {found}" if found else ""
+
+
+def cores_of(recipe: str) -> int:
+    """Returns how many cores a run of a recipe keeps busy: one, or all (0) where its system has several processes."""
+    return 1 if RECIPES[recipe].system == "synchronous" else 0
 
 
 def seeded(request: Request, **fields: Any) -> list[Training]:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from veldt.algorithms.capabilities import REPLAY
+from veldt.config.recipe_registry import RECIPES
 from veldt.errors import UsageError, did_you_mean
-from veldt.experiments.catalogue.common import ALONE, scores_table
+from veldt.experiments.catalogue.common import ALONE, cores_of, scores_table
 from veldt.experiments.catalogue.verdicts import Estimate, at_least, comparison, over_games
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
@@ -59,7 +61,7 @@ _RECIPES: dict[str, dict[str, Any]] = {
     "apex-dqn": {**_Q, "actors": 2, "num_envs": 16, "evaluator_share": 0.1},
 }
 _DQN, _ACTOR_CRITIC = "published DQN", "published actor-critic"
-_Q_LEARNING = ("dqn", "c51", "rainbow", "apex-dqn")
+# Of two processes that learn or act, by the settings above, where a recipe's own have all cores.
 _PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn")
 
 
@@ -86,14 +88,21 @@ def _jobs(request: Request) -> list[Training]:
             recipe=recipe,
             env=f"{_MODULE}:{game}",
             seed=seed,
-            settings={**ALONE, **settings, "steps": _STEPS[request.scale]},
+            settings={**ALONE, **_RECIPES.get(recipe, {}), "steps": _STEPS[request.scale]},
             panel=game,
-            cores=2 if recipe in _PROCESSES else 1,
+            cores=2 if recipe in _PROCESSES else cores_of(recipe),
         )
         for game in _games(request)
-        for recipe, settings in _RECIPES.items()
+        for recipe in request.recipes or _RECIPES
         for seed in request.seed_range
     ]
+
+
+def _peer_of(recipe: str) -> str:
+    """Returns the published agent of the same kind as a recipe's."""
+    from veldt.algorithms.registry import ALGORITHMS  # it imports torch
+
+    return _DQN if REPLAY in ALGORITHMS[RECIPES[recipe].algorithm].capabilities else _ACTOR_CRITIC
 
 
 def _published(game: str, steps: int) -> dict[str, float]:
@@ -107,7 +116,7 @@ def _draw(results: Results) -> Exhibit:
     rows: list[tuple[str, ...]] = []
     shares: dict[str, dict[str, list[float]]] = {}  # of the published score, by recipe and game, of each seed
     for game, recipe, runs in results.groups():
-        published = _published(game, steps).get(_DQN if recipe in _Q_LEARNING else _ACTOR_CRITIC)
+        published = _published(game, steps).get(_peer_of(recipe))
         known = [run.score for run in runs if np.isfinite(run.score)]
         row = (game, recipe, str(len(known)), number(*interval(known)))
         if published is None:
@@ -165,5 +174,6 @@ MINATAR = Experiment(
     ],
     seeds=(3, 5),
     env_of=_game_of,
+    compares_recipes=True,
     needs={"minatar": "pip install --no-deps minatar"},
 )

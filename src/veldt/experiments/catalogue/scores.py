@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, scores_table, seeded
-from veldt.experiments.catalogue.verdicts import Verdict, at_least, comparison, over_games
+from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, cores_of, scores_table, seeded
+from veldt.experiments.catalogue.verdicts import NOTHING_YET, Verdict, at_least, comparison, over_games
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
 from veldt.experiments.planning.games import env_of_atari_game
@@ -38,10 +38,20 @@ _SCALED = {
     "PPO 128-env": "PPO 8-env",
     "APPO 8×8-env": "PPO 8-env",
 }
+# Mean returns in training of Dopamine's Rainbow (Castro et al. 2018, their published data) after 2 M frames, with
+# sticky actions, by five seeds.
+_RAINBOW = {
+    "ALE/BeamRider-v5": 371.0,
+    "ALE/Breakout-v5": 4.5,
+    "ALE/Pong-v5": -20.6,
+    "ALE/Qbert-v5": 450.6,
+    "ALE/Seaquest-v5": 181.2,
+    "ALE/SpaceInvaders-v5": 234.2,
+}
 _GOALS = (0.1, 0.5, 1.0)  # human-normalised scores whose time is shown
 _LEARNERS = {"a3c-3x16": 3, "appo-8": 8}
 _SMALL = ("A2C 16-env", "A2C 128-env")  # one that is scaled, and what it is to match
-_SMALL_STEPS = 500_000
+_SMALL_STEPS = 500_000  # 2 M frames
 _GAMES = (
     "Alien Amidar Assault Asterix Asteroids Atlantis BankHeist BattleZone BeamRider Bowling Boxing Breakout Centipede "
     "ChopperCommand CrazyClimber DemonAttack DoubleDunk Enduro FishingDerby Freeway Frostbite Gopher Gravitar Hero "
@@ -56,13 +66,18 @@ def _jobs(request: Request) -> list[Training]:
     settings = {**ALONE, **({"steps": _SMALL_STEPS} if request.is_small else {})}
     jobs = []
     for env in request.envs(*(f"ALE/{game}-v5" for game in games)):
-        for label in _SMALL if request.is_small else _ROWS:
-            recipe = _ROWS[label][0]
-            if not recipe:
-                continue
-            cores = _LEARNERS.get(recipe, 1)
+        for label, recipe in _configurations(request).items():
+            cores = cores_of(recipe) if request.recipes else _LEARNERS.get(recipe, 1)
             jobs += seeded(request, group=label, recipe=recipe, env=env, settings=settings, cores=cores)
     return jobs
+
+
+def _configurations(request: Request) -> dict[str, str]:
+    """Returns the recipe of each configuration that is trained."""
+    if request.recipes:
+        return {recipe: recipe for recipe in request.recipes}
+    labels = _SMALL if request.is_small else tuple(_ROWS)
+    return {label: _ROWS[label][0] for label in labels if _ROWS[label][0]}
 
 
 Scores = dict[str, dict[str, list[float]]]  # human-normalised, by configuration and game, of each seed
@@ -86,10 +101,14 @@ def _array(games: Mapping[str, Sequence[float]], names: Collection[str]) -> np.n
     return np.array([games[name][:seeds] for name in names]).T
 
 
-def _normalised(scores: Scores, left_out: Sequence[str]) -> Table:
-    """Returns aggregates of the human-normalised scores beside the paper's, by the configurations of its table 1."""
+def _normalised(request: Request, scores: Scores, left_out: Sequence[str]) -> Table:
+    """Returns aggregates of the human-normalised scores beside the paper's, by the configurations of its table 1.
+
+    Where the user has named recipes, there is a row for each of these instead.
+    """
     rows = []
-    for group, (_, published) in _ROWS.items():
+    for group in request.recipes or _ROWS:
+        published = "–" if request.recipes else _ROWS[group][1]
         games = scores.get(group)
         if not games:
             rows.append((group, "0", "0", "–", "–", "–", published))
@@ -164,22 +183,48 @@ def _matches(scores: Scores) -> dict[str, Verdict]:
 
 def _draw(results: Results) -> Exhibit:
     scores, left_out = _known_scores(results)
-    verdicts = _matches(scores)
-    if scores and not verdicts:
-        verdicts = {"": Verdict(None, "no scaled configuration is trained beside its unscaled one")}
+    request = results.request
+    tables = [_normalised(request, scores, left_out), _times(results), scores_table(results)]
+    curves = learning_curves(results, references=_published(results) if request.is_small else {})
+    return Exhibit(_says(request, scores), [curves], tables)
+
+
+def _says(request: Request, scores: Scores) -> str:
     averages = "; ".join(
         f"{group} {number(float(statistics.mean(_array(games, games))))} ({counted(len(games), 'game', 'games')})"
         for group, games in scores.items()
     )
-    says = comparison(
-        f"Average human-normalised scores of training: {averages}" if averages else "",
+    here = f"Average human-normalised scores of training: {averages}" if averages else ""
+    if request.recipes:  # of which the paper says nothing
+        return f"{here or NOTHING_YET}."
+    verdicts = _matches(scores)
+    if scores and not verdicts:
+        verdicts = {"": Verdict(None, "no scaled configuration is trained beside its unscaled one")}
+    return comparison(
+        here,
         "The paper finds that scaled configurations (more simulators, larger batches) tend to match the unscaled ones "
         "over 49 games, after 25 M (policy gradients) or 50 M steps (here: nine tenths of the interquartile mean are "
         "kept)",
         verdicts,
     )
-    tables = [_normalised(scores, left_out), _times(results), scores_table(results)]
-    return Exhibit(says, [learning_curves(results)], tables)
+
+
+def _published(results: Results) -> dict[str, dict[str, float]]:
+    """Returns the published score of each game after as many steps as at a small scale."""
+    return {game: {"Dopamine's Rainbow": _RAINBOW[game]} for game in results.charts() if game in _RAINBOW}
+
+
+def _differs(request: Request) -> list[str]:
+    sentences = ["Scores are those of training, with its exploration."]
+    if request.is_small:
+        sentences.insert(0, f"{_SMALL_STEPS:,} steps, of which little is learned.")
+    if request.recipes:
+        sentences.insert(
+            0, f"The recipes {', '.join(request.recipes)} instead of the paper's configurations."
+        )
+    elif request.is_small:
+        sentences.insert(0, "Two games and two configurations.")
+    return sentences
 
 
 SCORES = Experiment(
@@ -188,17 +233,11 @@ SCORES = Experiment(
     shows="Scores on Atari games of baseline and scaled configurations.",
     jobs=_jobs,
     draw=_draw,
-    differs=lambda request: [
-        *(
-            [f"Two games, two configurations and {_SMALL_STEPS:,} steps, of which little is learned."]
-            if request.is_small
-            else []
-        ),
-        "Scores are those of training, with its exploration.",
-    ],
+    differs=_differs,
     hours=0.45,
     seeds=(3, 2),
     needs=ATARI,
     env_of=env_of_atari_game,
     normalises=True,
+    compares_recipes=True,
 )

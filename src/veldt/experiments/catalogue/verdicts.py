@@ -36,6 +36,7 @@ _SHARE = 0.9  # of a score is kept if results are to count as equal
 _MOST_NAMES = 6
 
 NOTHING = "results are missing"
+NOTHING_YET = "Nothing is measured yet"
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def comparison(here: str, paper: str, verdicts: Mapping[str, Verdict]) -> str:
         paper: the second one.
         verdicts: by the case that each is on; the name of a single case is left out.
     """
-    return f"{here or 'Nothing is measured yet'}. {paper}. {words(verdicts)}."
+    return f"{here or NOTHING_YET}. {paper}. {words(verdicts)}."
 
 
 def words(verdicts: Mapping[str, Verdict]) -> str:
