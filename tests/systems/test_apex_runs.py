@@ -32,18 +32,14 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [pytest.param("dqn", marks=pytest.mark.long), pytest.param("c51", marks=pytest.mark.long), "rainbow"],
-)
-def test_a_run_does_its_steps_and_can_be_evaluated(algorithm: str, tmp_path: Path) -> None:
+def test_a_run_does_its_steps_and_can_be_evaluated(tmp_path: Path) -> None:
     run = veldt.train(
-        "apex-dqn", env="CartPole-v1", algorithm=algorithm, run_dir=tmp_path / "run", shards=2, **SMALL
+        "apex-dqn", env="CartPole-v1", algorithm="rainbow", run_dir=tmp_path / "run", shards=2, **SMALL
     )
     assert run.reason == "steps" and 3000 <= run.summary["steps"] <= 3000 + 2 * 52, (
         "a slot of each actor more"
     )
-    assert (run.summary["algorithm"], run.summary["system"]) == (algorithm, "apex")
+    assert (run.summary["algorithm"], run.summary["system"]) == ("rainbow", "apex")
     last = learning(run.path)[-1]
     assert 0 <= last["train/policy_lag_min"] <= last["train/policy_lag_mean"] <= last["train/policy_lag_max"]
     assert np.isfinite(last["train/loss"]) and last["system/role_restarts"] == 0

@@ -46,14 +46,11 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "async-dqn": ("async-dqn", REPLAYED | {"horizon": 4}),
-    "rainbow": ("async-dqn", REPLAYED | {"horizon": 4, "algorithm": "rainbow"}),
 }
 
 
-# A3C's pairs train in the matrix as well.
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.long) if name in ("a3c", "rainbow") else name for name in RUNS],
+    "name", [pytest.param(name, marks=pytest.mark.long) if name == "a3c" else name for name in RUNS]
 )
 def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
     recipe, settings = RUNS[name]

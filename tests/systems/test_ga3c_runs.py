@@ -1,4 +1,4 @@
-"""Whole runs of GA3C with each algorithm, resumed; what is learned from; what is refused."""
+"""Whole runs of GA3C, resumed (test_matrix.py trains every algorithm); what is learned from; what is refused."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ def with_ppo(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param({}, marks=pytest.mark.long),
-        pytest.param({"algorithm": "vtrace"}, marks=pytest.mark.long),
         pytest.param(PPO, marks=pytest.mark.long),
         {"lstm": 8, "shared": True},
         {
@@ -59,7 +57,7 @@ def with_ppo(settings: dict[str, Any]) -> dict[str, Any]:
             "prediction_wait": 5.0,
         },
     ],
-    ids=["a2c", "vtrace", "ppo", "lstm", "other sizes"],
+    ids=["ppo", "lstm", "other sizes"],
 )
 def test_a_run_does_its_steps_and_is_resumed(settings: dict[str, Any], tmp_path: Path) -> None:
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **with_ppo(settings))
