@@ -85,6 +85,7 @@ SETTINGS = {
     "--hidden 8 --network mlp --frame-stack 2": "--frame-stack is for Atari games",
     "--processes 3 --num-envs 2": "--processes is 3: it must be between 0 (automatic) and the number of",
     "--env-kwargs {": "--env-kwargs is not JSON",
+    '--env-kwargs {"gravity":5,"gravity":6}': "--env-kwargs is not JSON (it has 'gravity' twice)",
     "--env-kwargs 3": "--env-kwargs is 3, which is not a JSON object",
     '--env-kwargs {"gravity":5}': "--env-kwargs is {'gravity': 5}, and CartPole-v1 takes no 'gravity': leave it out",
 }
@@ -260,7 +261,7 @@ def test_a_closed_pipe_is_no_error(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["--help", "train --help", "train ppo --help", "evaluate -h", "--version", "-V", ""]
+    "arguments", ["--help", "train --help", "train ppo --help", "evaluate -h", "help", "--version", "-V", ""]
 )
 def test_help_is_no_error(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
@@ -269,6 +270,12 @@ def test_help_is_no_error(arguments: str, capsys: pytest.CaptureFixture[str]) ->
         assert stopped.code in (0, None)
     shown = capsys.readouterr()
     assert "veldt" in shown.out and shown.err == ""
+
+
+def test_help_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["help", "evaluate"])
+    assert capsys.readouterr().out.startswith("usage: veldt evaluate RUN [flags]")
 
 
 def test_no_flag_is_answered_as_a_foreign_one() -> None:

@@ -132,7 +132,9 @@ def _ended_like_interrupted() -> Iterator[None]:
 
 
 def _dispatch(arguments: list[str]) -> str:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    if arguments[:1] == ["help"]:  # `veldt help train` is `veldt train --help`
+        arguments = [*arguments[1:], "--help"]
+    if not arguments or arguments[0] in ("-h", "--help"):
         return HELP
     verb = arguments[0]
     if verb in ("-V", "--version"):

@@ -188,13 +188,22 @@ def _why_fixed(why: str, allowed: Collection[str], arguments: list[str], name: s
 def parse_kwargs(text: str) -> dict[str, Any]:
     """Parses an environment's keyword arguments from a JSON object. UsageError if `text` is no such object."""
     try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
+        values = json.loads(text, object_pairs_hook=_without_repeated_names)
+    except ValueError as error:
         raise UsageError(f"--env-kwargs is not JSON ({error}): write it as '{{\"name\": value}}'") from None
     if not isinstance(values, dict):
         raise UsageError(
             f"--env-kwargs is {text:.100}, which is not a JSON object: write it as '{{\"name\": value}}'"
         )
+    return values
+
+
+def _without_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the JSON object of these pairs. ValueError if a name is there twice, of which json takes the last."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has '{max(names, key=names.count)}' twice")
     return values
 
 
