@@ -46,8 +46,11 @@ class Evaluating:
         return bool(every) and self._monitor.steps // every > self.evaluated_at // every
 
     def is_due_at_the_end(self, reason: str) -> bool:
-        """Whether the run ends with an evaluation."""
-        return bool(self._every) and reason != "interrupted" and self._monitor.steps >= self._every
+        """Whether the run ends with an evaluation: one at the same step, after which a callback has stopped the run, is
+        not repeated."""
+        steps = self._monitor.steps
+        is_long_enough = steps >= self._every > 0
+        return is_long_enough and reason != "interrupted" and steps > self.evaluated_at
 
     def play(self, weights: Mapping[str, np.ndarray], stop: threading.Event) -> None:
         """Evaluates the policy of these fp32 weights. If `stop` is set meanwhile, nothing is recorded."""
