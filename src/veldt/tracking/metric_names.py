@@ -268,7 +268,8 @@ _EVAL = (
         "eval/ep_return_mean",
         "reward",
         "Mean raw return of whole episodes, played without learning from them: those that one env would have played "
-        "within `--evaluate-steps`. As all of these, in the first row after an evaluation.",
+        "within `--evaluate-steps`. As all of these, in the first row after an evaluation; where an evaluator process "
+        "plays, the policy is that of the step at which it began (in `events.jsonl`).",
         _EVALUATE,
     ),
     Metric("eval/ep_return_std", "reward", "Standard deviation of these returns.", _EVALUATE),

@@ -65,10 +65,11 @@ class Evaluating:
             result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
         if not stop.is_set():  # else the evaluation is repeated when the run resumes
             self.evaluated_at = self._monitor.steps
-            self._monitor.record_evaluation(result, steps)
+            self._monitor.record_evaluation(result, steps, self.evaluated_at)
 
     def record(self, message: FinishedEvaluation) -> None:
         """Records what an evaluator has played meanwhile."""
         self.evaluated_at = message.step
         result = Evaluation(list(message.scores), list(message.lengths))
-        self._monitor.record_evaluation(result, self._run_plan.config.run.evaluate_steps)
+        steps = self._run_plan.config.run.evaluate_steps
+        self._monitor.record_evaluation(result, steps, self.evaluated_at)
