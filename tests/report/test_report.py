@@ -220,6 +220,12 @@ def test_settings_other_than_the_seed_are_never_averaged(tmp_path: Path) -> None
     assert [(group.label, len(group.runs)) for group in groups] == [("few", 1), ("many", 1)]
 
 
+def test_what_is_logged_and_kept_of_checkpoints_does_not_keep_seeds_apart(tmp_path: Path) -> None:
+    kept = {"run": {"checkpoint_replay": "none", "keep_checkpoints": 1, "log_norms": True}}
+    runs = [make_run(tmp_path, "all"), make_run(tmp_path, "less", seed=2, given=kept)]
+    assert [len(group.runs) for group in grouped([RunData.load(run.path) for run in runs])] == [2]
+
+
 def test_each_environment_has_charts_of_its_own(tmp_path: Path) -> None:
     long = make_run(tmp_path, "long", rows=60)
     short = make_run(tmp_path, "short", rows=3, env="ALE/Breakout-v5")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import torch
@@ -16,8 +18,9 @@ from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.directory import RunDirectory
 from veldt.sampling.episodes import ReturnTracker
+from veldt.systems.driver.evaluating import Evaluating
 from veldt.systems.driver.monitor import Monitor
-from veldt.systems.roles.messages import UpdateMetrics
+from veldt.systems.roles.messages import FinishedEvaluation, UpdateMetrics
 from veldt.tracking.callback import CallbackContext, CallbackGroup
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.progress import Progress
@@ -47,6 +50,22 @@ def test_a_warning_of_the_algorithm_s_settings_is_shown_once(tmp_path: Path) -> 
     events = [json.loads(line) for line in (directory.path / "events.jsonl").read_text().splitlines()]
     texts = [event["text"] for event in events if event["kind"] == "warning"]
     assert len(texts) == 1 and texts[0].startswith("warning: 50% of the targets' probability"), events
+
+
+def test_an_evaluation_beside_training_is_of_the_step_at_which_it_began(tmp_path: Path) -> None:
+    monitor, directory, loggers = started("impala", tmp_path)
+    settings: Any = SimpleNamespace(
+        config=SimpleNamespace(run=SimpleNamespace(evaluate_every=1, evaluate_steps=60))
+    )
+    monitor.count_steps(5000)
+    evaluating = Evaluating(settings, directory, monitor, StageClock(), 0)
+    evaluating.record(FinishedEvaluation(3000, [1.0, 3.0], [10, 20]))
+    evaluating.record(FinishedEvaluation(4000, [], []))
+    monitor.close()
+    loggers.close()
+    texts = [event["text"] for event in directory.read_events()]
+    assert texts[0].startswith("evaluation at step 3,000: 2 episodes, raw return 2.0")
+    assert texts[1:] == ["evaluation at step 4,000: no episode ended in 60 steps"]
 
 
 def test_a_row_averages_the_metrics_since_the_row_before(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import veldt
+from tiny_runs import TINY
 from veldt.errors import UsageError
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.loggers.choice import named_loggers, opened_loggers
@@ -100,6 +101,20 @@ def test_a_logger_that_raises_is_dropped_with_one_note(
         event["text"] for event in RunDirectory.open(run.path).read_events() if event["kind"] == "logger"
     ] == [said]
     assert capsys.readouterr().err.count(said) == 1
+
+
+class FailsAtTheEnd(Recorder):
+    def close(self) -> None:
+        raise RuntimeError("no connection")
+
+
+def test_a_logger_that_raises_when_it_is_closed_is_in_the_events(tmp_path: Path) -> None:
+    run = veldt.train(
+        "ppo", env="CartPole-v1", run_dir=tmp_path / "run", loggers=[FailsAtTheEnd()], quiet=True, **TINY
+    )
+    (event,) = RunDirectory.open(run.path).read_events()
+    assert event["kind"] == "logger" and event["step"] == run.summary["steps"]
+    assert "FailsAtTheEnd (module test_own_loggers) raised RuntimeError: no connection" in event["text"]
 
 
 def test_a_logger_gets_the_rows_of_a_distributed_run(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ class RolesConfig:
     max_restarts: Annotated[int, Unit("restarts")] = 100
     """How often each process that dies, hangs or is stopped may be restarted before the run ends; synchronous learners
     restart together. Where it is not given, the run also ends after 3 failed starts of a process in a row, the same
-    error of a process 3 times in a row, or 3 errors of synchronous learners without a new checkpoint."""
+    error of a process 3 times in a row (each within 30 s of its start), or 3 errors of synchronous learners without a
+    new checkpoint."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -195,7 +196,8 @@ class ActorsConfig(RolesConfig):
     """Updates between two versions of the weights that the learner publishes to actors."""
     evaluator_share: Annotated[float, Unit("of a core")] = 0.0
     """An evaluator process plays episodes with the newest policy, using this part of a core's time; their returns are
-    the run's score. 0: no such process; the score is of the half of the envs that explores least."""
+    the run's score. 0: no such process; the score is of the training episodes, with --exploration ladder of the half of
+    the envs that explores least."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

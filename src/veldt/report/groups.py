@@ -18,6 +18,7 @@ _INCIDENTAL = {
         "until",
         "checkpoint_every",
         "keep_checkpoints",
+        "checkpoint_replay",
         "log_every",
         "log",
         "log_norms",

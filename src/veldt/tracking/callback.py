@@ -182,9 +182,9 @@ class CallbackGroup:
 
     def call(self, method: str, step: int, metrics: Mapping[str, float] | None = None) -> None:
         """Calls a method of each callback at `step`, after the context has got newer `metrics`."""
+        self.context.step = step
         if not self._callbacks:
             return
-        self.context.step = step
         if metrics is not None:
             self.context.metrics = metrics
         for callback in self._callbacks:

@@ -44,9 +44,8 @@ _COORDINATES = (
     Metric(
         "seconds",
         "s",
-        "Wall time spent training, without start-up: from the moment when the envs have begun their first "
-        "episodes. Continues over resumes: it includes rebuilding the envs, but not the time between a stop and a "
-        "resume.",
+        "Wall time of the run, from the moment when it begins to start its envs and processes: imports and the "
+        "measuring for `auto` come before. Continues over resumes, without the time between a stop and a resume.",
     ),
 )
 
@@ -111,7 +110,7 @@ _ROLLOUT = (
         "reward",
         "Mean return of the last 100 finished episodes (of all, while there are fewer), in the order in which "
         "they finished; absent until the first has finished. A return is the sum of raw rewards of a whole episode: "
-        "not clipped, not discounted, not normalised. `--until` refers to this mean.",
+        "not clipped, not discounted, not normalised. `--until` refers to this mean, once it is of 100 episodes.",
     ),
     Metric(
         "rollout/interval_return_mean",
@@ -269,7 +268,8 @@ _EVAL = (
         "eval/ep_return_mean",
         "reward",
         "Mean raw return of whole episodes, played without learning from them: those that one env would have played "
-        "within `--evaluate-steps`. As all of these, in the first row after an evaluation.",
+        "within `--evaluate-steps`. As all of these, in the first row after an evaluation; where an evaluator process "
+        "plays, the policy is that of the step at which it began (in `events.jsonl`).",
         _EVALUATE,
     ),
     Metric("eval/ep_return_std", "reward", "Standard deviation of these returns.", _EVALUATE),

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.callback import (
     Callback,
@@ -67,6 +67,13 @@ class RecordingPlan:
         """Yields the loggers and callbacks of the run in `directory`; in the end, closes or ends them."""
         config, path = directory.read_config(), directory.place
         named = [made_callback(name, make, path) for name, make in self._make_callbacks.items()]
+
+        def note(text: str) -> None:
+            progress.note(text)
+            with contextlib.suppress(VeldtError):  # the run has ended: its outcome is what counts
+                directory.check_in_place()
+                directory.write_event(context.step, "logger", text)
+
         with opened_loggers(
             self._log,
             path,
@@ -74,7 +81,7 @@ class RecordingPlan:
             config["resolved"],
             self._make_loggers,
             self._loggers,
-            progress.note,
+            note,
         ) as loggers:
             context = CallbackContext(path, config["resolved"], loggers)
             callbacks = CallbackGroup([*named, *self._callbacks], context)

@@ -24,7 +24,8 @@ SYSTEM = (
     Metric(
         "system/cores",
         "cores",
-        "Cores that the processes of the run used, mean over the interval. As the next, of this machine only.",
+        "Cores that the processes of the run used, mean over the interval. As the next, of this machine only, and "
+        "measured at most once a second: rows in between repeat it.",
     ),
     Metric(
         "system/memory_bytes",
@@ -60,7 +61,7 @@ SYSTEM = (
         "system/predictors",
         "threads",
         "Active predictor threads in the interval that the tuner measures now. Its decisions are lines of "
-        "`events.jsonl`, with both rates of the new setting and both of the previous one.",
+        "`events.jsonl`, with the rates that it has measured with the new setting and with the previous one.",
         _GA3C,
     ),
     Metric("system/trainers", "threads", "The same of trainer threads.", _GA3C),

@@ -46,8 +46,11 @@ class Evaluating:
         return bool(every) and self._monitor.steps // every > self.evaluated_at // every
 
     def is_due_at_the_end(self, reason: str) -> bool:
-        """Whether the run ends with an evaluation."""
-        return bool(self._every) and reason != "interrupted" and self._monitor.steps >= self._every
+        """Whether the run ends with an evaluation: one at the same step, after which a callback has stopped the run, is
+        not repeated."""
+        steps = self._monitor.steps
+        is_long_enough = steps >= self._every > 0
+        return is_long_enough and reason != "interrupted" and steps > self.evaluated_at
 
     def play(self, weights: Mapping[str, np.ndarray], stop: threading.Event) -> None:
         """Evaluates the policy of these fp32 weights. If `stop` is set meanwhile, nothing is recorded."""
@@ -62,10 +65,11 @@ class Evaluating:
             result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
         if not stop.is_set():  # else the evaluation is repeated when the run resumes
             self.evaluated_at = self._monitor.steps
-            self._monitor.record_evaluation(result, steps)
+            self._monitor.record_evaluation(result, steps, self.evaluated_at)
 
     def record(self, message: FinishedEvaluation) -> None:
         """Records what an evaluator has played meanwhile."""
         self.evaluated_at = message.step
         result = Evaluation(list(message.scores), list(message.lengths))
-        self._monitor.record_evaluation(result, self._run_plan.config.run.evaluate_steps)
+        steps = self._run_plan.config.run.evaluate_steps
+        self._monitor.record_evaluation(result, steps, self.evaluated_at)

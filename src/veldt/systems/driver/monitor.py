@@ -191,15 +191,16 @@ class Monitor:
             self.note(f"warning: {warning}", "warning")
             self._has_warned = True
 
-    def record_evaluation(self, result: Evaluation, steps: int) -> None:
-        """Records an evaluation: shows a sentence now, and puts metrics into the next row."""
+    def record_evaluation(self, result: Evaluation, steps: int, began_at: int) -> None:
+        """Records an evaluation of `steps` that began at step `began_at` of the run: shows a sentence now, and puts
+        metrics into the next row."""
         if not result.scores:
-            self.note(f"evaluation at step {self.steps:,}: no episode ended in {steps:,} steps", "evaluation")
+            self.note(f"evaluation at step {began_at:,}: no episode ended in {steps:,} steps", "evaluation")
             return
         scores = np.array(result.scores)
         played = counted(len(scores), "episode", "episodes")
         self.note(
-            f"evaluation at step {self.steps:,}: {played}, raw return {scores.mean():,.1f} "
+            f"evaluation at step {began_at:,}: {played}, raw return {scores.mean():,.1f} "
             f"± {scores.std():,.1f} (min {scores.min():,.0f}, max {scores.max():,.0f})",
             kind="evaluation",
         )

@@ -74,7 +74,7 @@ def opened_loggers(
         config: the run's settings, for `Logger.log_config`.
         functions: from `load_loggers`.
         instances: the user's own loggers.
-        note: shows a sentence to the user.
+        note: shows the user, and records, a sentence about a logger that failed at its end.
 
     Raises:
         UsageError: a function of the user raised, or returned no logger.
