@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from veldt.cli import main
 from veldt.cli.entry import run
 from veldt.cli.streams import kept_streams
 
@@ -88,6 +89,20 @@ def test_output_to_a_full_device(arguments: str) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("veldt: cannot print the result (No space left on device)")
     assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupt_that_cannot_be_reported_is_one_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The terminal whose end interrupts a command takes no more text."""
+
+    def interrupted(arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("veldt.cli.entry.run", interrupted)
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        with pytest.raises(SystemExit) as end:
+            main(["report", "run"])
+    assert end.value.code == 130
 
 
 def test_a_terminal_that_goes_away(in_tmp: Path) -> None:

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import itertools
 import json
+import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,22 @@ def test_an_unknown_algorithm_is_refused(algorithm: str | None) -> None:
     with pytest.raises(
         CheckpointError, match=f"names the algorithm {algorithm!r}, which is not registered here"
     ):
+        from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "said"),
+    [
+        (["my_plugin"], "which my_plugin (the run's plug-ins) did not register: they have changed since"),
+        (["__main__"], "which is not registered here: name the module that registers it"),
+    ],
+)
+def test_a_name_that_a_plugin_does_not_register_any_more_is_the_plugin_s(
+    plugins: list[str], said: str
+) -> None:
+    _, values = stored()
+    values |= {"algorithm": "theirs", "plugins": plugins}
+    with pytest.raises(CheckpointError, match=re.escape(said)):
         from_dict(values)
 
 

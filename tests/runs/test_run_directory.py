@@ -129,6 +129,21 @@ def test_events_survive_a_torn_line(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["moved", "replaced"])
+def test_nothing_is_written_by_path_once_the_directory_was_moved(tmp_path: Path, is_replaced: bool) -> None:
+    run = new_run(tmp_path)
+    with run.lock():
+        run.path.rename(tmp_path / "moved")
+        if is_replaced:
+            new_run(tmp_path)
+        with pytest.raises(VeldtError, match=r"ppo was removed, moved or replaced"):
+            run.write_event(10, "note", "of the run that was here")
+        with pytest.raises(VeldtError, match=r"ppo was removed, moved or replaced"):
+            run.write_summary({"steps": 10})
+    assert RunDirectory(run.path).read_events() == []
+    assert RunDirectory(run.path).read_summary() is None
+
+
 def test_a_second_process_is_refused_with_the_first_ones_number(tmp_path: Path) -> None:
     run = new_run(tmp_path)
     assert not run.is_locked()

@@ -23,8 +23,10 @@ from veldt.recipes.overrides import with_settings
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.systems.driver import training_run
+from veldt.systems.driver.checkpointing import Checkpointing, DriverState
 from veldt.systems.driver.training_run import TrainingRun
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
+from veldt.systems.roles.messages import SnapshotPart
 from veldt.tracking.callback import CallbackContext, CallbackGroup
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.progress import Progress
@@ -114,6 +116,9 @@ class MuteRoles(NoRoles):
     def request_snapshot(self) -> int:
         return 1
 
+    def snapshot_done(self) -> None:
+        pass
+
     def poll(self, patience_s: float) -> list[Any]:
         time.sleep(0.01)
         return []
@@ -178,3 +183,19 @@ def test_a_run_that_is_interrupted_before_its_first_step_ends_at_once(tmp_path: 
         run = TrainingRun(planned("impala"), directory, recording, None, start_mute)
         with pytest.raises(KeyboardInterrupt):
             run.run(stop)
+
+
+def test_a_checkpoint_of_a_run_that_was_moved_away_does_not_hide_why_the_run_failed(tmp_path: Path) -> None:
+    """Its note would be written by path, too, and say only that there is no such file."""
+    directory, notes = RunDirectory.create(tmp_path, "run"), list[str]()
+    roles: Any = MuteRoles(works=True)
+    state = DriverState(10, {}, None)
+    saving = Checkpointing(roles, [0], dict, directory, 1, lambda parts: state, None, lambda step: None)
+    with directory.lock():
+        directory.path.rename(tmp_path / "moved")
+        saving.request()
+        saving.add(0, SnapshotPart(1, {"weights": {}, "optimiser": {}}))
+        saving.advance()
+        saving.finish_after_failure(notes.append)
+    assert notes == []
+    assert not directory.path.exists()

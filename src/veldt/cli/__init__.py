@@ -24,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt as interrupt:
         import sys
 
+        from veldt.cli.streams import complain
+
         if sys.stderr is not None:
-            print("veldt: interrupted", *getattr(interrupt, "__notes__", ()), sep="\n", file=sys.stderr)
+            complain("\n".join(["veldt: interrupted", *getattr(interrupt, "__notes__", ())]))
         raise SystemExit(130) from None

@@ -50,10 +50,19 @@ def _registered(registry: Registry[Any], values: Mapping[str, Any]) -> Any:
     name = values[kind]
     if not isinstance(name, str) or name not in registry:
         raise CheckpointError(
-            f"the run's configuration names the {kind} {shown(name)}, which is not registered here: name the "
-            "module that registers it, with --plugin or by an import before"
+            f"the run's configuration names the {kind} {shown(name)}, {_not_registered(values)}"
         )
     return registry[name]
+
+
+def _not_registered(values: Mapping[str, Any]) -> str:
+    """Returns the end of a sentence on a name that the run's plug-ins, which are imported by now, do not register."""
+    if plugins := [module for module in values.get("plugins", ()) if module != "__main__"]:
+        return (
+            f"which {' and '.join(plugins)} (the run's plug-ins) did not register: they have changed since the run "
+            "began; take them as they were then"
+        )
+    return "which is not registered here: name the module that registers it, with --plugin or by an import before"
 
 
 def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:

@@ -184,7 +184,8 @@ class RunDirectory:
         self._write_json(CONFIG, config, "the settings")
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Writes the final metrics to summary.json (keys in docs/metrics.md)."""
+        """Writes the final metrics to summary.json (keys in docs/metrics.md); raises also as `check_in_place`."""
+        self.check_in_place()
         self._write_json(SUMMARY, summary, "the summary")
 
     def read_summary(self) -> dict[str, Any] | None:
@@ -198,7 +199,11 @@ class RunDirectory:
         return self._read_json(SUMMARY, mend)
 
     def write_event(self, step: int, kind: str, text: str) -> None:
-        """Appends an event at agent step `step` to events.jsonl; `kind` is a word such as "restart" or "resume"."""
+        """Appends an event at agent step `step` to events.jsonl; `kind` is a word such as "restart" or "resume".
+
+        Raises also as `check_in_place`.
+        """
+        self.check_in_place()
         row = {"time": time.time(), "step": step, "kind": kind, "text": text}
         with contextlib.closing(AppendFile(self.place / EVENTS, "an event")) as file:
             file.drop_torn_line()

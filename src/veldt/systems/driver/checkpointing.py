@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -123,14 +124,19 @@ class Checkpointing:
         self._writer.finish()
 
     def finish_after_failure(self, note: Callable[[str], None]) -> None:
-        """Finishes writing what is on its way; a checkpoint that could not be written only leads to a note."""
+        """Finishes writing what is on its way; a checkpoint that could not be written only leads to a note.
+
+        Where not even that can be recorded, the failure itself says why.
+        """
         try:
             self._writer.finish()
             if self._captured is not None:
                 self.advance()
                 self._writer.finish()
         except VeldtError as error:
-            note(f"a checkpoint was not written: {error}")
+            with contextlib.suppress(VeldtError):
+                self._directory.check_in_place()
+                note(f"a checkpoint was not written: {error}")
 
     def _write(self, step: int, groups: Groups, meta: dict[str, Any], score: float | None) -> None:
         try:
