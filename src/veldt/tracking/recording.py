@@ -71,7 +71,6 @@ class RecordingPlan:
         def note(text: str) -> None:
             progress.note(text)
             with contextlib.suppress(VeldtError):  # the run has ended: its outcome is what counts
-                directory.check_in_place()
                 directory.write_event(context.step, "logger", text)
 
         with opened_loggers(
