@@ -211,10 +211,16 @@ def test_an_environment_is_refused_before_anything_is_made_where_it_cannot_be_ma
 
     gymnasium.register("Fails-v0", fails)
     try:
+        mine, request = experiment([training(env="Fails-v0")]), Request("small", 1)
         with pytest.raises(Exception, match="no licence"):
-            run_experiment(
-                experiment([training(env="Fails-v0")]), Request("small", 1), tmp_path / "out", console()
-            )
+            run_experiment(mine, request, tmp_path / "out", console())
+        # Before that, which takes seconds: whether another process works there.
+        begun = Workspace(tmp_path / "busy", mine, request)
+        begun.open()
+        with pytest.raises(UsageError, match="another veldt experiment works in"):
+            run_experiment(mine, request, begun.root, console())
+        begun.close()
+        begun.discard_unless_begun()
     finally:
         del gymnasium.registry["Fails-v0"]
     assert not list(tmp_path.iterdir())

@@ -50,13 +50,13 @@ def run_experiment(
     """
     check_installed(experiment)
     jobs = list(experiment.jobs(request))
-    check_jobs(jobs)
     workspace = Workspace(root, experiment, request)
-    workspace.open()
+    workspace.open()  # before the checks, which take seconds: another process may work there
     with contextlib.closing(workspace):
         try:
+            check_jobs(jobs)
             _planned(workspace, experiment, jobs, console, budget_hours)
-        except UsageError:
+        except VeldtError:
             workspace.discard_unless_begun()
             raise
         return None if plan_only else _worked(workspace, experiment, jobs, console, budget_hours * _HOUR)

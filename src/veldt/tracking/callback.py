@@ -115,7 +115,7 @@ class Callback:
         """Soon after a checkpoint is on disk."""
 
     def on_end(self, context: CallbackContext) -> None:
-        """When the run has ended (`context.reason`) or failed; its last row is logged, so that none can be added to."""
+        """When the run has ended (`context.reason`) or failed. No row follows that metrics could be added to."""
 
 
 _EVENTS = tuple(name for name in vars(Callback) if name.startswith("on_"))
