@@ -73,7 +73,8 @@ def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
     again = veldt.resume(run.path, steps=8000, quiet=True)
     assert again.summary["steps"] >= 8000
     more = np.array(newest(run.path).meta["rate_limiter"]["updates"]) - updates
-    assert (more > 0).all(), "each of them goes on"
+    # On a busy machine the last one may begin when the others have made all steps.
+    assert (more >= 0).all() and (more > 0).sum() > 1, "they go on"
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
 
 
