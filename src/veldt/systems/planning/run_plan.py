@@ -150,6 +150,11 @@ class RunPlan:
         return CompiledForward(network, on_fallback, cuda_graphs=run.cuda_graphs)
 
     @property
+    def gpus_of_learner(self) -> int:
+        """GPUs that each learning process needs; see `Role.gpus`."""
+        return int(self.device.type != "cpu")
+
+    @property
     def training_threads(self) -> int | None:
         """Torch's number of threads for training; None on an accelerator, where it does not matter."""
         return self.config.run.threads if self.device.type == "cpu" else None
