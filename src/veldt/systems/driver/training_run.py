@@ -21,6 +21,7 @@ from veldt.errors import EnvError, RoleError, VeldtError
 from veldt.exchange.graph import Graph, Role
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.learning.checked_results import checked_scored_envs
+from veldt.learning.snapshot import replay_is_empty
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import remove_own
@@ -155,21 +156,17 @@ class TrainingRun:
         rate_limiter.waived_L[:], rate_limiter.learning_starts = counts["waived"], counts["starts"]
         self._metrics.role_restarts = int(meta["role_restarts"])
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
-        if (
-            self._config.replay is not None
-            and not self._config.in_phases
-            and not (meta["segments"] and self._config.run.checkpoint_replay == "full")
-        ):
-            why = "the checkpoint holds none" if not meta["segments"] else "by --checkpoint-replay none"
-            assert isinstance(self._config.learn, OffPolicyConfig)
-            waits = self._config.learn.learning_starts
-            rate_limiter.learning_starts, rate_limiter.waived_L[:] = rate_limiter.steps + waits, 0
-            rate_limiter.waived_L[0] = -int(rate_limiter.updates_L.sum()) * rate_limiter.batch_size
-            self._monitor.note(
-                f"the replay buffer is empty ({why}): acting continues, and learning when {waits:,} steps have "
-                "filled it anew",
-                kind="resume",
-            )
+        if self._config.replay is not None and not self._config.in_phases:
+            self._restore_replay(has_rows=bool(meta["segments"]))
+
+    def _restore_replay(self, *, has_rows: bool) -> None:
+        """Where the shards begin without the rows of the checkpoint, lets learning wait until they are filled anew."""
+        if has_rows and self._config.run.checkpoint_replay == "full":
+            return
+        assert isinstance(self._config.learn, OffPolicyConfig)
+        steps = self._config.learn.learning_starts
+        self._rate_limiter.begin_learning_anew(steps)
+        self._monitor.note(replay_is_empty(steps, has_rows), kind="resume")
 
     def run(self, stop: threading.Event) -> Outcome:
         """Runs until the steps are done, the target return is reached, or `stop` is set (see `stop_on_signals`)."""
