@@ -253,9 +253,7 @@ class TrainingRun:
     def _finish_writing(self) -> None:
         """Waits until the snapshot that a role of this process has taken is on disk."""
         self._handle(self._roles.flush(writing=True))
-        self._checkpointing.finish()
-        self._checkpointing.advance()
-        self._checkpointing.finish()
+        self._checkpointing.finish_all()
 
     def _state(self, parts: Parts) -> DriverState:
         """Returns the driver's part of a checkpoint. Raises VeldtError if training has diverged."""
@@ -301,7 +299,7 @@ class TrainingRun:
         if self._evaluating.is_due_at_the_end(reason):
             self._evaluating.play(checkpointing.groups()["weights"], self._stop)
         self._log(force=True)
-        self._write_last()
+        checkpointing.finish_all()
 
     def _check_learned(self, reason: str) -> None:
         """Raises RoleError if all steps are done, and errors of roles have prevented every update."""
@@ -342,11 +340,6 @@ class TrainingRun:
     def _named(self, roles: Sequence[int]) -> str:
         return ", ".join(self._names[role] for role in roles)
 
-    def _write_last(self) -> None:
-        self._checkpointing.finish()
-        self._checkpointing.advance()
-        self._checkpointing.finish()
-
     def _finish_after_failure(self) -> None:
         """Finishes the checkpoint that was being written; one that cannot be written only leads to a note."""
         checkpointing = self._checkpointing
@@ -367,7 +360,7 @@ class TrainingRun:
                 checkpointing.request()
                 self._await_parts()
             if checkpointing.is_whole:
-                self._write_last()
+                checkpointing.finish_all()
         except VeldtError as also:
             raise error from also
 
