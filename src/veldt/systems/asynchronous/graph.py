@@ -165,10 +165,7 @@ class _AsynchronousLearner(IndependentSamplerLearner):
             self._sampler_learner.acts_by_newest()
 
     def after_phase(self) -> None:
-        if self._weights is not None and self._rank == 0:
-            self._weights.publish(
-                self._sampler_learner.learner.version, self._sampler_learner.parameters.arrays()
-            )
+        self.publish(self._weights)
 
     def before_snapshot(self) -> None:
         self._optimiser.exchange()

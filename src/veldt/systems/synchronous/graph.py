@@ -143,7 +143,7 @@ class SynchronousLearner(SamplerLearnerRole):
         if count > 1:
             self._edge.assert_same_on_all_ranks(config_digests(config))
             self._compare()
-        self._publish()
+        self.publish(weights)
 
     def sync_state(self) -> SyncState:
         control, number = self._control, self._control.requested_snapshot
@@ -170,7 +170,7 @@ class SynchronousLearner(SamplerLearnerRole):
         self._phases += 1
         if self._phases % _COMPARE_EVERY == 0 and self._worker_rank.world_size > 1:
             self._compare()
-        self._publish()
+        self.publish(self._weights)
 
     def before_snapshot(self) -> None:
         """There is nothing to flush."""
@@ -181,9 +181,3 @@ class SynchronousLearner(SamplerLearnerRole):
     def _compare(self) -> None:
         """Checks that all ranks have the same parameters, which only a fault can make differ."""
         self._edge.assert_same_on_all_ranks({"parameters": weights_digest(self._sampler_learner.parameters)})
-
-    def _publish(self) -> None:
-        if self._weights is not None and self._rank == 0:
-            self._weights.publish(
-                self._sampler_learner.learner.version, self._sampler_learner.parameters.arrays()
-            )
