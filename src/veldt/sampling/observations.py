@@ -95,7 +95,7 @@ class OnCPU(SlotObservations):
         stacks = self._stacks[name]
         if index_N is None and len(stacks) > trajectory.steps:
             return stacks[: trajectory.steps].flatten(0, 1).permute(0, 3, 1, 2)
-        from veldt.envs.stacks import slot_frames, write_stacks
+        from veldt.envs.stacks import slot_frames, write_stacks  # here, because it loads numba
 
         frames = trajectory.observation[name][self._first(field) :].reshape(-1, *field.shape)
         row_N = np.arange(trajectory.steps * trajectory.width) if index_N is None else index_N.numpy()

@@ -143,7 +143,7 @@ class _Observations:
         if isinstance(row_N, range):
             row_N = torch.arange(row_N.start, row_N.stop, device=self._device)
         if self._device.type == "cpu":
-            from veldt.envs.stacks import slot_frames, write_stacks
+            from veldt.envs.stacks import slot_frames, write_stacks  # here, because it loads numba
 
             out = torch.empty((len(row_N), *field.shape, field.stack), dtype=torch.uint8)
             frame_NK = slot_frames(rows.episode_step, row_N.numpy(), field.stack)
