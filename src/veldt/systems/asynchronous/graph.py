@@ -127,7 +127,7 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         rank, settings = plan.rank, plan.run_plan.config.roles
         assert isinstance(settings, AsynchronousConfig)
         self._settings, self._weights, self._rows = settings, weights, 0
-        self._store_client = store.end(rank, control.heartbeat)
+        self._store_client = store.client(rank, control.heartbeat)
         self._others = 0  # updates by other sampler-learners that its parameters include
         context = GroupContext(
             optimiser=self._optimiser_of,
