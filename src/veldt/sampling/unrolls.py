@@ -17,11 +17,10 @@ from torch import Tensor
 from veldt.algorithms.rollout import Observation, RecurrentRollout, Rollout
 from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.envs.trajectory import STEP_FLAGS, Rows, row_layouts
+from veldt.exchange.slots import Arrays
 from veldt.functional.frames import stack_frames
 from veldt.runtime.devices import to_device
 from veldt.runtime.shared import Layout
-
-Arrays = Mapping[str, np.ndarray]
 
 
 def unroll_layouts(
