@@ -40,7 +40,7 @@ from veldt.systems.planning.run_plan import RunPlan
 from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
-_POLL_S = 0.1
+_POLL_S = 0.1  # seconds that a poll waits for a message
 _STOP_S = 30.0  # for roles to end on request
 _STOP_INTERRUPTED_S = 3.0  # the same, when the user waits for the end
 _INTERRUPTED_S = 5.0  # after a signal, until roles that do not work are not waited for any more

@@ -33,7 +33,7 @@ from veldt.systems.roles.pulled_network import PulledNetwork
 from veldt.tracking.stage_clock import StageClock
 
 _ROWS = 16  # steps between checks for newer weights
-_WAIT_S = 0.1
+_WAIT_S = 0.1  # seconds between checks whether there is something to play
 _STILL_S = 5.0  # a run that has not moved for so long stands still
 
 
