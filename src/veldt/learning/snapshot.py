@@ -1,4 +1,4 @@
-"""The complete state of a synchronous run, so that it can continue exactly."""
+"""The complete state of a sampler-learner: a synchronous run continues from it exactly."""
 
 from __future__ import annotations
 
