@@ -63,7 +63,7 @@ def learner(
     store: CentralStore, rank: int, parameters: FlatParameters | None = None
 ) -> tuple[CentralOptimiser, CentralStoreClient, FlatParameters]:
     torch.set_num_threads(1)
-    parameters, end = parameters or network()[1], store.end(rank)
+    parameters, end = parameters or network()[1], store.client(rank)
     algorithm = A2C(A2CConfig(), ActionSpec("discrete", (2,)))
     return CentralOptimiser(algorithm, parameters, end, local_steps=1), end, parameters
 

@@ -22,8 +22,9 @@ from run_state import assert_same
 from veldt.learning.learner import Learner
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.systems.roles.actor import _Actor
-from veldt.systems.roles.evaluator import _evaluate, _NewestPolicy, _Player
+from veldt.systems.roles.evaluator import _evaluate, _Player
 from veldt.systems.roles.messages import FinishedEvaluation
+from veldt.systems.roles.pulled_network import PulledNetwork
 from veldt.systems.roles.replay_learner import ReplayLearner
 from veldt.systems.roles.replay_shard import ReplayShard
 
@@ -106,7 +107,7 @@ class Roles:
             for name, value in arrays.items()
         }
         for number, actor in enumerate(self.actors):
-            found |= {f"actor {number} {name}": value for name, value in actor._arrays.items()}
+            found |= {f"actor {number} {name}": value for name, value in actor._policy._arrays.items()}
             found[f"actor {number} actions"] = actor._slot.action
         for number, shard in enumerate(self.shards):
             found[f"shard {number} priorities"] = np.array(shard._buffer.index.mass)
@@ -208,7 +209,8 @@ def test_the_evaluator_has_no_device_and_plays_as_on_the_cpu(device: torch.devic
     for each in ("cpu", device):
         with roles("dqn", each, evaluate_steps=60) as made:
             made.play(8)
-            control, policy = Alone(), _NewestPolicy(made.evaluator, made.weights)
+            plan = made.evaluator
+            control, policy = Alone(), PulledNetwork(plan.config, plan.spec, plan.network, made.weights)
             with recorded() as traffic:
                 assert policy.pull_if_newer()
                 player = _Player(control, made.evaluator, policy)

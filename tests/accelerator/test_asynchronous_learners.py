@@ -59,7 +59,7 @@ class Roles:
                 learner.turn()
 
     def values(self) -> dict[str, np.ndarray]:
-        found = {f"store {name}": value for name, value in self.store.end(0).copied().items()}
+        found = {f"store {name}": value for name, value in self.store.client(0).copied().items()}
         for number, role in enumerate(self.learners):
             own = role._sampler_learner
             found |= {f"{number} {name}": value for name, value in own.learner.weights().items()}
@@ -100,7 +100,7 @@ def test_a_step_waits_for_its_actions_and_an_update_for_the_store_alone(
     acts, updates = traffic_of(Sampler, "_act"), traffic_of(Learner, "update")
     with roles(name, device) as there:
         there.play(6)
-        parameters = there.store.end(0).copied()[PARAMETERS].shape
+        parameters = there.store.client(0).copied()[PARAMETERS].shape
     for traffic in acts[12:]:
         assert [copy.dtype for copy in traffic.downloads] == [torch.int64]
         assert len(traffic.synchronisations) == 1

@@ -64,7 +64,7 @@ class Roles:
             f"rule {name}": value for name, value in learner.optimiser_state().items()
         }
         for number, actor in enumerate(self.actors):
-            found |= {f"{number} {name}": value for name, value in actor._arrays.items()}
+            found |= {f"{number} {name}": value for name, value in actor._policy._arrays.items()}
             found[f"{number} actions"] = actor._slot.action
         return found
 

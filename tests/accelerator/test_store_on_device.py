@@ -55,7 +55,7 @@ class Learners:
             dict.fromkeys(GroupedRule(algorithm.groups, first).members, 0.01),
         )
         self.optimisers = [
-            CentralOptimiser(algorithm, own, self.store.end(rank), local_steps)
+            CentralOptimiser(algorithm, own, self.store.client(rank), local_steps)
             for rank, own in enumerate(self.parameters)
         ]
 
@@ -64,7 +64,7 @@ class Learners:
 
     def values(self) -> dict[str, np.ndarray]:
         """All parameters and states, of the store and of both learners."""
-        found = {f"central {name}": value for name, value in self.store.end(0).copied().items()}
+        found = {f"central {name}": value for name, value in self.store.client(0).copied().items()}
         for number, (own, optimiser) in enumerate(zip(self.parameters, self.optimisers, strict=True)):
             found[f"{number} parameters"] = own.fp32_params.cpu().numpy()
             found[f"{number} bf16"] = own.bf16_copy.cpu().float().numpy()

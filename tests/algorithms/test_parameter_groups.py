@@ -108,7 +108,7 @@ def central(own: FlatParameters, local_steps: int = 1) -> Any:
     initial = {name: value.numpy().copy() for name, value in {PARAMETERS: own.fp32_params, **state}.items()}
     store = CentralStore(CentralStoreSpec(initial, 5, 60.0), None)
     algorithm: Algorithm = Grouped()  # type: ignore[assignment]
-    return CentralOptimiser(algorithm, own, store.end(0), local_steps)
+    return CentralOptimiser(algorithm, own, store.client(0), local_steps)
 
 
 @pytest.mark.parametrize(

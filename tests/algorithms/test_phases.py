@@ -76,7 +76,7 @@ def test_ppo_minibatches_have_the_columns_of_an_own_batch() -> None:
     rollout, table = eventful(np.random.default_rng(3))
     own = Predicting(PPOConfig(minibatches=2, batch_size=60), ACTION)
     batches = list(own.minibatches(table, rollout, torch.Generator().manual_seed(1)))
-    assert len(batches) == 2 * own.config.epochs
+    assert len(batches) == 2 * own._config.epochs
     for batch in batches:
         assert isinstance(batch, PredictingBatch)
         assert batch.rows is not None

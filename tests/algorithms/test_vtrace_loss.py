@@ -37,7 +37,7 @@ def log_softmax(logits: Tensor) -> np.ndarray:
 
 def naive(rollout: Rollout, table: Table, own: VTrace) -> dict[str, np.ndarray]:
     """Everything of the valid rows in double precision, in the order of rows."""
-    config, (steps, width) = own.config, rollout.reward.shape
+    config, (steps, width) = own._config, rollout.reward.shape
     value = table.value.double().numpy().reshape(steps + 1, width)
     policy = log_softmax(table.policy).reshape(steps + 1, width, -1)
     acted = log_softmax(rollout.extras["policy"])
@@ -109,7 +109,7 @@ def test_equal_to_the_naive_sums(events: list[list[str]], seed: int, **values: f
     assert float(loss) == pytest.approx(
         policy + 0.4 * value - 0.03 * np.mean(n["entropy"]), rel=1e-3, abs=1e-4
     )
-    rho_bar = own.config.rho_bar
+    rho_bar = own._config.rho_bar
     assert float(metrics["train/rho_mean"]) == pytest.approx(np.minimum(n["ratio"], rho_bar).mean(), rel=1e-4)
     assert float(metrics["train/rho_clip_fraction"]) == pytest.approx(np.mean(n["ratio"] > 1.01 * rho_bar))
 

@@ -30,7 +30,7 @@ def spec(size: int, chunks: int, deadline_s: float = 60.0) -> CentralStoreSpec:
 
 def counts(pipe: Connection, store: CentralStore, rank: int) -> None:
     """Adds one to everything, `TURNS` times: reads, dawdles and writes, so that without locks additions are lost."""
-    end = store.end(rank)
+    end = store.client(rank)
     for _ in range(TURNS):
         for chunk in end.chunks():
             for tensor in chunk.tensors.values():
@@ -42,7 +42,7 @@ def counts(pipe: Connection, store: CentralStore, rank: int) -> None:
 
 def holds(pipe: Connection, store: CentralStore, rank: int) -> None:
     """Takes a chunk and keeps it."""
-    for _ in store.end(rank).chunks():
+    for _ in store.client(rank).chunks():
         pipe.send_bytes(b"has it")
         time.sleep(600)
 
@@ -50,7 +50,7 @@ def holds(pipe: Connection, store: CentralStore, rank: int) -> None:
 @given(size=st.integers(1, 60), chunks=st.integers(1, 60), rank=st.integers(0, 9))
 def test_chunks_cover_everything_once(size: int, chunks: int, rank: int) -> None:
     chunks = min(size, chunks)
-    end = CentralStore(spec(size, chunks), None).end(rank)
+    end = CentralStore(spec(size, chunks), None).client(rank)
     seen = np.zeros(size)
     for chunk in end.chunks():
         assert chunk.first < chunk.end
@@ -70,7 +70,7 @@ def test_eight_concurrent_learners_lose_no_update() -> None:
     finally:
         for child in children:
             child.kill()
-    after, added = store.end(0).copied(), LEARNERS * TURNS
+    after, added = store.client(0).copied(), LEARNERS * TURNS
     np.testing.assert_array_equal(after[PARAMETERS], np.arange(SIZE) + added)
     np.testing.assert_array_equal(after["mean"], added - np.arange(SIZE))
     assert after["count"] == 3.0 + added
@@ -81,7 +81,7 @@ def test_a_chunk_locked_by_a_dead_learner_becomes_free() -> None:
     child = Child(env_context(), "learner 1", holds, store, 1)
     try:
         assert child.receive(60.0) == b"has it"
-        own = store.end(0, heartbeat=child.kill)  # which is called when there is nothing left but to wait
+        own = store.client(0, heartbeat=child.kill)  # which is called when there is nothing left but to wait
         assert len([chunk.first for chunk in own.chunks()]) == 3
         assert not child.alive() and own.blocked_s > 0.0
     finally:
@@ -97,14 +97,14 @@ def test_a_waiting_learner_sends_heartbeats_and_its_error_names_the_holder() -> 
         with pytest.raises(
             PeerLostError, match=r"no chunk of the central store has been free .* 0 by learner 5"
         ):
-            list(store.end(0, lambda: heartbeats.append(None)).chunks())
+            list(store.client(0, lambda: heartbeats.append(None)).chunks())
         assert heartbeats
     finally:
         child.kill()
 
 
 def test_time_blocked_and_time_updating() -> None:
-    end = CentralStore(spec(30, 3), None).end(0)
+    end = CentralStore(spec(30, 3), None).client(0)
     for _ in end.chunks():
         time.sleep(0.01)
     assert end.updating_s >= 0.03 and end.blocked_s == 0.0

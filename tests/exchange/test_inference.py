@@ -157,7 +157,7 @@ def test_agents_are_served_in_turn_where_there_are_too_many() -> None:
             if len(again):
                 client.request(again)
     assert counts.tolist() == [10] * 6
-    assert (server.stats.requests, server.stats.batches, server.stats.waiting) == (60, 30, 180)
+    assert (server.stats.items, server.stats.batches, server.stats.waiting) == (60, 30, 180)
 
 
 def test_every_request_is_answered_once_by_several_threads_though_hosts_are_killed() -> None:

@@ -91,6 +91,17 @@ def test_waived_samples_are_not_due() -> None:
     assert rate_limiter.samples == 200
 
 
+def test_learning_that_begins_anew_owes_nothing_and_has_nothing_in_advance() -> None:
+    rate_limiter = RateLimiter(
+        RateLimiterSpec(1, 2, 2.0, learning_starts=10, batch_size=4, slack=50.0), context=None
+    )
+    rate_limiter.steps_A[0], rate_limiter.updates_L[:], rate_limiter.waived_L[1] = 110, 3, 7
+    rate_limiter.begin_learning_anew(after=20)
+    assert rate_limiter.samples == 0 and not rate_limiter.may_learn() and rate_limiter.may_act()
+    rate_limiter.steps_A[0] += 20 + 4  # 4 steps, twice each: a batch of both learners
+    assert rate_limiter.may_learn() and rate_limiter.due == 8
+
+
 def test_a_slack_that_would_stop_both_is_refused() -> None:
     least = least_slack(intensity=8.0, batch_size=512, steps_at_once=64, steps_kept_back=32)
     check_slack(least, least)

@@ -274,6 +274,6 @@ def test_rollouts_that_wait_become_one_update_or_one_each(algorithm: str, *, gro
             assert model._learner.updates == (1 if grouped else turn + 1)
         model.train()
         assert model._learner.updates == (1 if grouped else waiting), "nothing waits any more"
-        assert model._intake.stats.rollouts == waiting
+        assert model._intake.stats.items == waiting
     finally:
         roles.close()

@@ -145,7 +145,7 @@ class Implementation:
             CentralOptimiser(
                 algorithm,
                 own,
-                self.store.end(rank),
+                self.store.client(rank),
                 n,
                 own_moments=moments,
                 count_share=1 / learners if counts else None,
@@ -184,7 +184,7 @@ def compare(
         own.step(learner, gradient, numbers)
         theta = own.parameters[learner].fp32_params.double().numpy()
         worst = max(worst, np.abs(theta - paper[learner].theta).max() / numbers.r)
-    values = own.store.end(0).copied()
+    values = own.store.client(0).copied()
     worst = max(worst, np.abs(values[PARAMETERS] - central.theta).max() / numbers.r)
     for name, moment in (("mean", central.m), ("square", central.v)):
         worst = max(worst, (np.abs(values[name] - moment) / (np.abs(moment).max() + 1e-12)).max())
@@ -256,11 +256,11 @@ def test_a_learner_of_a_resumed_run_begins_with_its_share_of_the_count(n: int) -
     gradient = np.ones(len(own.parameters[0].fp32_params))
     for learner in (0, 0, 0, 0, 0, 0, 1, 1):
         own.step(learner, gradient, Numbers())
-    assert own.store.end(0).copied()["count"] == 8
+    assert own.store.client(0).copied()["count"] == 8
     assert [int(one._own_counts["count"]) for one in own.optimisers] == [6, 2]
     algorithm = A2C(A2CConfig(), ActionSpec("discrete", (2,)))
     algorithm.rule = Adam()
-    again = CentralOptimiser(algorithm, own.parameters[0], own.store.end(0), n, count_share=0.5)
+    again = CentralOptimiser(algorithm, own.parameters[0], own.store.client(0), n, count_share=0.5)
     assert int(again._own_counts["count"]) == 4
 
 

@@ -83,12 +83,12 @@ class Learners:
         spec = CentralStoreSpec({name: value.numpy().copy() for name, value in initial.items()}, chunks, 60.0)
         self.store = CentralStore(spec, None)
         self.optimisers = [
-            CentralOptimiser(algorithm, own, self.store.end(rank), local_steps)
+            CentralOptimiser(algorithm, own, self.store.client(rank), local_steps)
             for rank, own in enumerate(self.parameters)
         ]
 
     def central(self) -> dict[str, np.ndarray]:
-        return self.store.end(0).copied()
+        return self.store.client(0).copied()
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_one_learner_equals_torch(name: str, local_steps: int, size: int) -> Non
     rule, make = RULES[name]
     own = Learners(rule, size, local_steps)
     parameters = own.parameters[0].fp32_params
-    chunks = [chunk.tensors[PARAMETERS] for chunk in own.store.end(0).chunks()]
+    chunks = [chunk.tensors[PARAMETERS] for chunk in own.store.client(0).chunks()]
     assert {_is_fused(chunk) for chunk in chunks} == {size > 100}
     steps = STEPS if size < 100 else 60
     reference = nn.Parameter(parameters.clone())
@@ -229,9 +229,9 @@ def test_the_bf16_copy_is_of_the_parameters(local_steps: int) -> None:
     state = Adam().state(own.fp32_params)
     values = {name: value.numpy().copy() for name, value in {PARAMETERS: own.fp32_params, **state}.items()}
     store = CentralStore(CentralStoreSpec(values, 4, 60.0), None)
-    ends = [chunk.end for chunk in store.end(0).chunks()]
+    ends = [chunk.end for chunk in store.client(0).chunks()]
     assert any(0 < end < len(own.bf16_copy) for end in ends) and any(end > len(own.bf16_copy) for end in ends)
-    optimiser = CentralOptimiser(Ruled(Adam()), own, store.end(0), local_steps)
+    optimiser = CentralOptimiser(Ruled(Adam()), own, store.client(0), local_steps)
     for gradient in gradients(len(own.fp32_params), 2):
         before = own.bf16_copy.clone()
         optimiser.apply(gradient, {"all": 0.1})
@@ -243,7 +243,7 @@ def test_the_bf16_copy_is_of_the_parameters(local_steps: int) -> None:
 def test_updates_of_other_learners_count_at_each_exchange_and_pull(local_steps: int) -> None:
     own, met = Learners(Adam(), 2, local_steps), list[int]()
     optimiser = CentralOptimiser(
-        Ruled(Adam()), own.parameters[0], own.store.end(0), local_steps, lambda: met.append(1)
+        Ruled(Adam()), own.parameters[0], own.store.client(0), local_steps, lambda: met.append(1)
     )
     assert len(met) == 1, "as it begins"
     for gradient in gradients(len(own.parameters[0].fp32_params), 6):
@@ -305,7 +305,7 @@ def test_a_parameter_group_has_its_own_learning_rate() -> None:
     store = CentralStore(
         CentralStoreSpec({name: value.numpy().copy() for name, value in initial.items()}, 4, 60.0), None
     )
-    here, there = LocalOptimiser(Slow(rule), local), CentralOptimiser(Slow(rule), central, store.end(0), 1)
+    here, there = LocalOptimiser(Slow(rule), local), CentralOptimiser(Slow(rule), central, store.client(0), 1)
     for gradient in gradients(len(local.fp32_params), 20):
         here.apply(gradient.clone(), rates)
         there.apply(gradient.clone(), rates)
@@ -339,7 +339,7 @@ def test_an_update_counts_those_of_other_learners_before_it(local_steps: int, ex
     own, algorithm = FlatParameters(network), Falling(Adam())
     values = {PARAMETERS: own.fp32_params, **Adam().state(own.fp32_params)}
     spec = CentralStoreSpec({name: value.numpy().copy() for name, value in values.items()}, 2, 60.0)
-    optimiser = CentralOptimiser(algorithm, own, CentralStore(spec, None).end(0), local_steps, meet)
+    optimiser = CentralOptimiser(algorithm, own, CentralStore(spec, None).client(0), local_steps, meet)
     learner = Learner(
         algorithm, network, own, NoAllReduce(), None, optimiser, version_of=lambda count: count + met
     )

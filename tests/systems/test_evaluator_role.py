@@ -68,7 +68,7 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Run, Control]
         run = Run()
         for name, value in began.items():
             setattr(run, name, value)
-        monkeypatch.setattr(evaluator, "_NewestPolicy", lambda *_: run)
+        monkeypatch.setattr(evaluator, "PulledNetwork", lambda *_: run)
         monkeypatch.setattr(evaluator, "_Player", lambda *_: run)
         monkeypatch.setattr(evaluator, "_evaluate", lambda *_: run.done.append(("evaluate", run.steps)))
         monkeypatch.setattr(evaluator, "_rest_until", lambda control, end: control.sleep(0.0))
@@ -76,7 +76,7 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Run, Control]
         clock = SimpleNamespace(monotonic=lambda: control.now_s, thread_time=lambda: control.now_s)
         monkeypatch.setattr(evaluator, "time", clock)
         settings = SimpleNamespace(run=SimpleNamespace(evaluate_every=every))
-        plan: Any = SimpleNamespace(config=settings, share=share, evaluated_at=0)
+        plan: Any = SimpleNamespace(config=settings, spec=None, network=None, share=share, evaluated_at=0)
         weights: Any = None
         limiter: Any = run
         run_evaluator(control, plan, weights, limiter)

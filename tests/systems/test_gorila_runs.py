@@ -122,12 +122,12 @@ def test_an_actors_exploration_is_annealed_by_the_version_of_its_weights() -> No
         _algorithm=DQN(config, ActionSpec("discrete", sizes=(2,), start=(0,))),
         _plan=SimpleNamespace(anneals_by_updates=True),
         _rate_limiter=SimpleNamespace(steps=5000),
-        _version=50,
+        _policy=SimpleNamespace(version=50),
     )
     assert _Actor._annealing_steps(actor) == 100 + 50 * 4
-    actor._version = 5000
+    actor._policy.version = 5000
     assert _Actor._annealing_steps(actor) == 5000, "no updates are due that were not"
-    actor._plan.anneals_by_updates, actor._version = False, 50
+    actor._plan.anneals_by_updates, actor._policy.version = False, 50
     assert _Actor._annealing_steps(actor) == 5000
 
 

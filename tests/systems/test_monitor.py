@@ -20,7 +20,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.evaluating import Evaluating
 from veldt.systems.driver.monitor import Monitor
-from veldt.systems.roles.messages import FinishedEvaluation, UpdateMetrics
+from veldt.systems.roles.messages import FinishedEvaluation, LearnerMetrics, UpdateMetrics
 from veldt.tracking.callback import CallbackContext, CallbackGroup
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.progress import Progress
@@ -40,10 +40,17 @@ def started(
     return monitor, directory, loggers
 
 
+def updates(
+    sums: dict[str, float], count: int = 1, lag: tuple[float, float, float] = (0.0, 0.0, 0.0)
+) -> LearnerMetrics:
+    """The message on so many updates; `lag` has the minimum, the sum of the means, and the maximum."""
+    return LearnerMetrics(count, sums, lag[1], lag[0], lag[2], 1e-3, count, {}, {})
+
+
 def test_a_warning_of_the_algorithm_s_settings_is_shown_once(tmp_path: Path) -> None:
     monitor, directory, loggers = started("c51", tmp_path)
     for probability in (0.1, 0.5, 0.9):
-        monitor.record_updates({"train/outer_atoms_probability": probability}, 0.0, 1, ())
+        monitor.record_updates(updates({"train/outer_atoms_probability": probability}))
         monitor.log(0.1, 1, {})
     monitor.close()
     loggers.close()
@@ -70,10 +77,10 @@ def test_an_evaluation_beside_training_is_of_the_step_at_which_it_began(tmp_path
 
 def test_a_row_averages_the_metrics_since_the_row_before(tmp_path: Path) -> None:
     monitor, directory, loggers = started("impala", tmp_path)
-    monitor.record_updates({"train/loss": 6.0}, 3.0, 2, (1.0, 2.0))  # sums of two updates
-    monitor.record_updates({"train/loss": 3.0}, 12.0, 1, (9.0, 14.0))
+    monitor.record_updates(updates({"train/loss": 6.0}, 2, (1.0, 3.0, 2.0)))  # sums of two updates
+    monitor.record_updates(updates({"train/loss": 3.0}, 1, (9.0, 12.0, 14.0)))
     monitor.log(0.1, 3, {})
-    monitor.record_updates({"train/loss": 1.0}, 4.0, 1, (4.0, 4.0))
+    monitor.record_updates(updates({"train/loss": 1.0}, 1, (4.0, 4.0, 4.0)))
     monitor.log(0.1, 4, {})
     monitor.log(0.1, 4, {})
     monitor.close()
@@ -94,8 +101,8 @@ def test_a_metric_is_averaged_over_the_updates_that_had_it(tmp_path: Path) -> No
         sent.add({"critic_loss": torch.tensor(1.0), **delayed}, (0.0, 0.0, 0.0), 1e-3)
     message = sent.take(5, {}, {})
     monitor, directory, loggers = started("ddpg", tmp_path)
-    monitor.record_updates(message.sums, message.lag_sum, message.count, (), message.counts)
-    monitor.record_updates({"train/critic_loss": 7.0}, 0.0, 1, ())
+    monitor.record_updates(message)
+    monitor.record_updates(updates({"train/critic_loss": 7.0}))
     monitor.log(1e-3, 6, {})
     monitor.close()
     loggers.close()

@@ -10,9 +10,10 @@ import torch
 from veldt.envs.arrangement import probe_spec
 from veldt.envs.settings import AtariConfig
 from veldt.envs.source import resolve
+from veldt.exchange.queue_stats import QueueStats
 from veldt.exchange.slots import ReceivedSlot
 from veldt.sampling.unrolls import unroll_layouts
-from veldt.systems.ga3c.rollout_queue import QueueStats, RolloutQueue
+from veldt.systems.ga3c.rollout_queue import RolloutQueue
 
 STEPS = 3
 
@@ -53,13 +54,13 @@ def test_a_trainer_takes_all_that_is_there_and_waits_for_enough() -> None:
     queue.there.extend(map(rollout, range(3)))
     first = intake.take(0.1)
     assert first is not None and first.rows.reward[0].tolist() == [0, 1, 2] and queue.released == [0, 1, 2]
-    assert intake.stats == QueueStats(rollouts=3, batches=1, waiting=3)
+    assert intake.stats == QueueStats(items=3, batches=1, waiting=3)
     queue.there.append(rollout(3))
     assert intake.take(0.0) is None and queue.released == [0, 1, 2], "too few yet"
     queue.coming.append(rollout(4))
     second = intake.take(0.1)
     assert second is not None and second.rows.reward[0].tolist() == [3, 4] and queue.released[3:] == [3, 4]
-    assert intake.stats - QueueStats(3, 1, 3) == QueueStats(rollouts=2, batches=1, waiting=1), (
+    assert intake.stats - QueueStats(3, 1, 3) == QueueStats(items=2, batches=1, waiting=1), (
         "one had to be awaited"
     )
 
@@ -75,4 +76,4 @@ def test_ungrouped_a_trainer_takes_one_rollout_the_oldest() -> None:
             "the others' slots stay full, so that agents still wait"
         )
     assert intake.take(0.0) is None
-    assert intake.stats == QueueStats(rollouts=3, batches=3, waiting=3 + 2 + 1)
+    assert intake.stats == QueueStats(items=3, batches=3, waiting=3 + 2 + 1)

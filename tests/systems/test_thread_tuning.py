@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from veldt.exchange.inference import ServerStats
+from veldt.exchange.queue_stats import QueueStats
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runtime.role_messages import Note
-from veldt.systems.ga3c.rollout_queue import QueueStats
 from veldt.systems.ga3c.thread_tuning import ThreadTuning
 
 
@@ -46,7 +45,7 @@ def test_the_tuner_says_which_rate_it_maximises(expected: str, *, grouped: bool)
     tuning = ThreadTuning(
         control,  # type: ignore[arg-type]
         config,
-        Part(ServerStats()),  # type: ignore[arg-type]
+        Part(QueueStats()),  # type: ignore[arg-type]
         queue,  # type: ignore[arg-type]
         lambda: updates,
         Part(),  # type: ignore[arg-type]
@@ -56,7 +55,7 @@ def test_the_tuner_says_which_rate_it_maximises(expected: str, *, grouped: bool)
     now = tuning._began.seconds
     for _ in range(3):
         now, updates = now + 10.0, updates + 100
-        queue.stats = QueueStats(queue.stats.rollouts + 2000, updates, 0)
+        queue.stats = QueueStats(queue.stats.items + 2000, updates, 0)
         tuning.poll(now)
     (note,) = control.sent
     assert note.about == "tuner" and note.text.endswith(expected), note.text

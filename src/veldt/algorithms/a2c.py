@@ -19,6 +19,8 @@ from veldt.errors import UsageError
 from veldt.functional.losses import ValidRows
 from veldt.setting_metadata import Unit
 
+_REFERENCE_BATCH = 80  # 16 envs with 5 steps each; the learning rate is given for this batch
+
 
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(RMSPropConfig, PolicyGradientConfig):
@@ -36,24 +38,21 @@ class A2CConfig(RMSPropConfig, PolicyGradientConfig):
         self.check_rmsprop()
 
 
-_REFERENCE_BATCH = 80  # 16 envs with 5 steps each; the learning rate is given for this batch
-
-
 class A2C(PolicyGradient):
     """One update per rollout, on all of its rows."""
 
     name = "a2c"
     capabilities = PolicyGradient.capabilities | {RECURRENT}
+    _config: A2CConfig
 
     def __init__(self, config: A2CConfig, action: ActionSpec) -> None:
         super().__init__(config, action, config.rmsprop())
-        self.config = config
 
     def horizon(self, num_envs: int) -> int:
-        return self.config.horizon
+        return self._config.horizon
 
     def learning_rate(self, progress: float, batch: int) -> float:
-        scale = math.sqrt(batch / _REFERENCE_BATCH) if self.config.scale_learning_rate == "sqrt" else 1.0
+        scale = math.sqrt(batch / _REFERENCE_BATCH) if self._config.scale_learning_rate == "sqrt" else 1.0
         return super().learning_rate(progress, batch) * scale
 
     def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
@@ -66,7 +65,7 @@ class A2C(PolicyGradient):
         value_loss = valid.mean((value_N - batch.target).square())
         ent_coef = self.ent_coef(progress)
         entropy = self.entropy(parameters_NP, valid, ent_coef)
-        loss = policy_loss + self.config.vf_coef * value_loss - ent_coef * entropy
+        loss = policy_loss + self._config.vf_coef * value_loss - ent_coef * entropy
         metrics = {
             "train/policy_loss": policy_loss.detach(),
             "train/value_loss": value_loss.detach(),

@@ -78,35 +78,35 @@ class PPO(PolicyGradient):
     """Several passes over each rollout, in shuffled minibatches."""
 
     name = "ppo"
+    _config: PPOConfig
 
     def __init__(self, config: PPOConfig, action: ActionSpec) -> None:
         rule = Adam(config.adam_beta_1, epsilon=config.adam_epsilon, epsilon_hat=config.adam_epsilon_hat)
         super().__init__(config, action, rule)
-        self.config = config
         self._clip = make_schedule(config, "clip", falls=config.anneal_clip)
 
     def horizon(self, num_envs: int) -> int:
-        if self.config.batch_size % num_envs:
-            fits = math.lcm(num_envs, self.config.minibatches)
-            below = max(fits, self.config.batch_size // fits * fits)
+        if self._config.batch_size % num_envs:
+            fits = math.lcm(num_envs, self._config.minibatches)
+            below = max(fits, self._config.batch_size // fits * fits)
             raise UsageError(
-                f"--batch-size {self.config.batch_size} does not divide among {num_envs} envs: the horizon would be "
-                f"{self.config.batch_size / num_envs:g} steps; use --batch-size {below} or another multiple of {fits}"
+                f"--batch-size {self._config.batch_size} does not divide among {num_envs} envs: the horizon would be "
+                f"{self._config.batch_size / num_envs:g} steps; use --batch-size {below} or another multiple of {fits}"
             )
-        return self.config.batch_size // num_envs
+        return self._config.batch_size // num_envs
 
     def update_rows(self, num_envs: int) -> int:
-        return self.config.batch_size // self.config.minibatches
+        return self._config.batch_size // self._config.minibatches
 
     def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Batch]:
         batch = self.targets(forward, rollout)
         device = batch.action.device
-        for _ in range(self.config.epochs):
+        for _ in range(self._config.epochs):
             order_N = to_device(torch.randperm(len(batch.action), generator=generator), device)
-            yield from batch.select(order_N).split(self.config.minibatches)
+            yield from batch.select(order_N).split(self._config.minibatches)
 
     def loss(self, forward: Forward, batch: Batch, progress: float) -> Loss:
-        config = self.config
+        config = self._config
         clip = self._clip(progress)
         valid = ValidRows(batch.valid)
         parameters_NP, value_N, *_ = forward(batch.observation())

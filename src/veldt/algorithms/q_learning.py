@@ -90,6 +90,8 @@ class QLearningConfig(OffPolicyConfig):
     """Fraction of the run's steps over which ε falls, if --epsilon-steps is 0."""
     evaluation_epsilon: Annotated[float, Unit("probability")] = 0.05
     """ε in evaluation; 0 means no random actions."""
+    # (batch size, learning rate relative to batch 32): linear between points in logarithms, constant outside.
+    _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -113,9 +115,6 @@ class QLearningConfig(OffPolicyConfig):
             raise UsageError(f"--adagrad-initial is {self.adagrad_initial:g}: it must be 0 or more")
         if not 0 <= self.rmsprop_decay < 1:
             raise UsageError(f"--rmsprop-decay is {self.rmsprop_decay}: it must be in [0, 1)")
-
-    # (batch size, learning rate relative to batch 32): linear between points in logarithms, constant outside.
-    _SCALING: ClassVar[Sequence[tuple[int, float]]] = ((32, 1.0),)
 
     @property
     def learning_rate_scale(self) -> float:
@@ -180,14 +179,14 @@ class QLearning(ReplayAlgorithm):
 
     def __init__(self, config: QLearningConfig, action: ActionSpec) -> None:
         super().__init__(config, config.rule())
-        self._action, self._actions = action, action.sizes[0]
+        self._action, self._num_actions = action, action.sizes[0]
         self._epsilon_schedule = None if config.epsilon == "" else make_schedule(config, "epsilon")
 
     def network(self, build_torso: BuildTorso) -> Network:
         config = self._config
         return QNetwork(
             lambda: build_torso(last_layer=False, activation="relu"),
-            self._actions,
+            self._num_actions,
             atoms=self.atoms,
             dueling=config.dueling,
             noisy=config.noisy,
@@ -242,7 +241,7 @@ class QLearning(ReplayAlgorithm):
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
         """[..., 1 + K]: the random action of rows that explore (else -1), and normal noise for noisy layers."""
         explore, choice = uniform[..., 0], uniform[..., 1]
-        any_action = (choice * self._actions).floor().clamp(max=self._actions - 1)
+        any_action = (choice * self._num_actions).floor().clamp(max=self._num_actions - 1)
         epsilon_B = self._checked_epsilon(uniform.shape[-2], steps).to(uniform)
         first = torch.where(explore < epsilon_B, any_action, -torch.ones_like(any_action))
         layers = torch.special.ndtri(uniform[..., 2:])

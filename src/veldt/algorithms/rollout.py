@@ -57,6 +57,8 @@ def bootstrap_forward(forward: Forward, recurrent: RecurrentRollout | None) -> F
 class Rollout:
     """T steps of B envs; all tensors [T, B, ...] on the learner's device. See `envs.trajectory`.
 
+    `action` is as `ActionSpec` stores it, `reward` float32 and raw; the flags from `terminated` to `valid` are bool.
+
     Row t + 1 has the observation that followed the step of row t, also where that ended an episode: the reset is a row
     of its own, with `valid` False, and leads from there to the next episode. Only `interrupted` rows have no successor.
 
@@ -78,7 +80,7 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows to learn from, with targets computed before the first update. All tensors [N, ...].
+    """Rows to learn from, with targets computed before the first update. All tensors [N, ...], float32 but for actions.
 
     `observations` and `rows` (int64 [N], or None for all) give the network's input when the loss needs it. A subclass,
     a frozen dataclass with `kw_only=True`, may have further columns, tensors [N, ...], which minibatches divide too.
@@ -91,7 +93,7 @@ class Batch:
     value: Tensor
     advantage: Tensor
     target: Tensor
-    valid: Tensor  # float, 0 for masked rows
+    valid: Tensor  # 0 for masked rows, else 1
     recurrent: RecurrentRollout | None = None  # only in a batch with all rows of its rollout
 
     def observation(self) -> Observation:

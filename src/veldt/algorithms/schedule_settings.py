@@ -95,20 +95,18 @@ class OwnSchedule:
 
 def schedule_functions(config: Any) -> dict[str, str]:
     """Returns, by name, the settings of type `float | str` that are functions of the user: the functions' names."""
-    values = {field.name: getattr(config, field.name) for field in _schedule_fields(config)}
-    return {
-        name: value
-        for name, value in values.items()
-        if isinstance(value, str) and value and parse(value) is None
-    }
+    return {name: text for name, text in _texts(config).items() if parse(text) is None}
 
 
 def changing_schedules(config: Any) -> list[str]:
     """Returns the names of the settings whose schedules have more than one value, as far as is known."""
+    return [name for name, text in _texts(config).items() if not _is_constant(text)]
+
+
+def _texts(config: Any) -> dict[str, str]:
+    """Returns, by name, the settings of type `float | str` that are texts and not empty."""
     values = {field.name: getattr(config, field.name) for field in _schedule_fields(config)}
-    return [
-        name for name, value in values.items() if isinstance(value, str) and value and not _is_constant(value)
-    ]
+    return {name: value for name, value in values.items() if isinstance(value, str) and value}
 
 
 def _is_constant(text: str) -> bool:

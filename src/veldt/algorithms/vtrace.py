@@ -35,6 +35,9 @@ from veldt.functional.vtrace import VTraceReturns, vtrace
 from veldt.setting_metadata import Unit
 from veldt.setting_text import flag
 
+# Ratios that exceed ρ̄ by less than this factor are rounding differences between batches of different size.
+_CLIPPED = 1.01
+
 
 @dataclass(frozen=True, kw_only=True)
 class VTraceConfig(RMSPropConfig, PolicyGradientConfig):
@@ -84,22 +87,18 @@ class VTraceConfig(RMSPropConfig, PolicyGradientConfig):
         return super().unread() | dict.fromkeys(unread, f"--optimiser is {self.optimiser}")
 
 
-# Ratios that exceed ρ̄ by less are rounding differences between batches of different size.
-_CLIPPED = 1.01
-
-
 class VTrace(PolicyGradient):
     """One update per rollout, on all of its rows; a batch is a `Rollout` of any envs side by side, from any actor."""
 
     name = "vtrace"
     capabilities = PolicyGradient.capabilities | {OFF_POLICY_CORRECTED, RECURRENT}
+    _config: VTraceConfig
 
     def __init__(self, config: VTraceConfig, action: ActionSpec) -> None:
         super().__init__(config, action, config.rule())
-        self.config = config
 
     def horizon(self, num_envs: int) -> int:
-        return self.config.horizon
+        return self._config.horizon
 
     def loss(self, forward: Forward, batch: Rollout, progress: float) -> Loss:
         forward = unroll_forward(forward, batch.recurrent)
@@ -117,8 +116,8 @@ class VTrace(PolicyGradient):
         value_loss = valid.mean((value_N - returns.target_TB.flatten()).square())
         ent_coef = self.ent_coef(progress)
         entropy = self.entropy(parameters_NP, valid, ent_coef)
-        loss = policy_loss + self.config.vf_coef * value_loss - ent_coef * entropy
-        clipped_N = (log_ratio_N.exp() > _CLIPPED * self.config.rho_bar).float()
+        loss = policy_loss + self._config.vf_coef * value_loss - ent_coef * entropy
+        clipped_N = (log_ratio_N.exp() > _CLIPPED * self._config.rho_bar).float()
         metrics = {
             "train/policy_loss": policy_loss.detach(),
             "train/value_loss": value_loss.detach(),
@@ -141,7 +140,7 @@ class VTrace(PolicyGradient):
             torch.cat([value_N.view_as(reward_TB), last_value_B.unsqueeze(0)]),
             discount_TB,
             trace_TB,
-            rho_bar=self.config.rho_bar,
-            c_bar=self.config.c_bar,
-            lambda_=self.config.gae_lambda,
+            rho_bar=self._config.rho_bar,
+            c_bar=self._config.c_bar,
+            lambda_=self._config.gae_lambda,
         )

@@ -63,8 +63,8 @@ class CentralStore:
         for name, array in spec.initial.items():
             self._arrays[name][...] = array
 
-    def end(self, rank: int, heartbeat: Callable[[], None] = lambda: None) -> CentralStoreClient:
-        """Opens the end of the learner of this rank. `heartbeat` is called while it waits."""
+    def client(self, rank: int, heartbeat: Callable[[], None] = lambda: None) -> CentralStoreClient:
+        """Opens the client of the learner of this rank. `heartbeat` is called while it waits."""
         return CentralStoreClient(
             self._arrays, self._names, self._bounds, self._locks, self._deadline_s, rank, heartbeat
         )

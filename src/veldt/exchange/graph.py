@@ -197,45 +197,51 @@ class Graph:
     edges: Mapping[str, Edge]
     whole: Callable[[Groups], Groups] = lambda groups: groups
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be connected, before any process is started."""
+        for name, edge in self.edges.items():
+            self._check_writer(name, edge)
+        for role in self.roles:
+            self._check_wiring(role)
+
+    def _check_writer(self, name: str, edge: Edge) -> None:
+        if isinstance(edge.spec, WeightsSpec) and edge.source == edge.target and edge.writer is None:
+            raise ValueError(
+                f"edge '{name}' carries weights between processes of the role '{edge.source}': say by `writer` "
+                "which of them publishes, by its index"
+            )
+        counts = [len(role.plans) for role in self.roles if role.name == edge.source]
+        if edge.writer is not None and not any(0 <= edge.writer < count for count in counts):
+            raise ValueError(
+                f"edge '{name}' has the writer {edge.writer}, and no process of the role '{edge.source}' has that "
+                "index"
+            )
+
+    def _check_wiring(self, role: Role) -> None:
+        if len(role.edges) != len(role.plans):
+            raise ValueError(
+                f"role '{role.name}' has {len(role.plans)} plans, and edges for {len(role.edges)} processes: give "
+                "one mapping of edges for each plan"
+            )
+        if unknown := sorted(role.all_edge_names - self.edges.keys()):
+            raise ValueError(
+                f"role '{role.name}' has the edge '{unknown[0]}', and the graph's edges are "
+                f"{', '.join(sorted(self.edges))}: take one of these, or add it to the graph"
+            )
+        for plan, wiring in zip(role.plans, role.edges, strict=True):
+            try:
+                inspect.signature(role.entry).bind(None, plan, **wiring)
+            except TypeError as error:
+                raise ValueError(
+                    f"role '{role.name}' gives its entry function {role.entry.__name__} the edges "
+                    f"{', '.join(wiring)}, which are not its parameters ({error}): name each edge by the parameter "
+                    "that takes it"
+                ) from None
+
     def with_given_limit(self) -> Graph:
         """Returns the same graph, whose roles have no limit of restarts but `max_restarts`: the user has given it."""
         roles = tuple(dataclasses.replace(role, is_limit_given=True) for role in self.roles)
         return dataclasses.replace(self, roles=roles)
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be connected, before any process is started."""
-        for name, edge in self.edges.items():
-            if isinstance(edge.spec, WeightsSpec) and edge.source == edge.target and edge.writer is None:
-                raise ValueError(
-                    f"edge '{name}' carries weights between processes of the role '{edge.source}': say by `writer` "
-                    "which of them publishes, by its index"
-                )
-            counts = [len(role.plans) for role in self.roles if role.name == edge.source]
-            if edge.writer is not None and not any(0 <= edge.writer < count for count in counts):
-                raise ValueError(
-                    f"edge '{name}' has the writer {edge.writer}, and no process of the role '{edge.source}' has that "
-                    "index"
-                )
-        for role in self.roles:
-            if len(role.edges) != len(role.plans):
-                raise ValueError(
-                    f"role '{role.name}' has {len(role.plans)} plans, and edges for {len(role.edges)} processes: give "
-                    "one mapping of edges for each plan"
-                )
-            if unknown := sorted(role.all_edge_names - self.edges.keys()):
-                raise ValueError(
-                    f"role '{role.name}' has the edge '{unknown[0]}', and the graph's edges are "
-                    f"{', '.join(sorted(self.edges))}: take one of these, or add it to the graph"
-                )
-            for plan, wiring in zip(role.plans, role.edges, strict=True):
-                try:
-                    inspect.signature(role.entry).bind(None, plan, **wiring)
-                except TypeError as error:
-                    raise ValueError(
-                        f"role '{role.name}' gives its entry function {role.entry.__name__} the edges "
-                        f"{', '.join(wiring)}, which are not its parameters ({error}): name each edge by the parameter "
-                        "that takes it"
-                    ) from None
 
     def drawn(self) -> list[str]:
         """Returns lines of text: the roles with their numbers, and what the edges carry."""

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from veldt.exchange.queue_stats import QueueStats
 from veldt.exchange.slots import Arrays, awaited
 from veldt.runtime.shared import Layout, SharedArrays
 
@@ -127,22 +128,11 @@ class RequestBatch(NamedTuple):
     number_R: np.ndarray
 
 
-@dataclass(frozen=True)
-class ServerStats:
-    """Totals since the server started: requests answered, batches, and requests `waiting` when each batch was taken."""
-
-    requests: int = 0
-    batches: int = 0
-    waiting: int = 0
-
-    def __sub__(self, before: ServerStats) -> ServerStats:
-        return ServerStats(
-            self.requests - before.requests, self.batches - before.batches, self.waiting - before.waiting
-        )
-
-
 class InferenceServer:
-    """The server's end, for several threads. `requests` and `answers` are arrays of all agents, [N, ...]."""
+    """The server's end, for several threads. `requests` and `answers` are arrays of all agents, [N, ...].
+
+    `stats` counts the requests since it was made.
+    """
 
     def __init__(self, edge: InferenceEdge) -> None:
         self._edge = edge
@@ -152,7 +142,7 @@ class InferenceServer:
         # While one thread answers an agent, no other takes a request of its next incarnation: so answers stay in order.
         self._busy_N = np.zeros(edge.spec.agents, bool)
         self._next, self._lock = 0, threading.Lock()
-        self.stats = ServerStats()
+        self.stats = QueueStats()
 
     def take(self, most: int, deadline_s: float, gather_s: float = 0.0) -> RequestBatch | None:
         """Returns all open requests, at most `most`, in turn over the agents; None if none arrived in time.
@@ -175,10 +165,7 @@ class InferenceServer:
                 self._next = int(agent_R[-1]) + 1
             number_R = self._asked_N[agent_R]
             self._taken_N[agent_R], self._busy_N[agent_R] = number_R, True
-            before = self.stats
-            self.stats = ServerStats(
-                before.requests + len(agent_R), before.batches + 1, before.waiting + len(open_N)
-            )
+            self.stats = self.stats.plus(len(agent_R), waiting=len(open_N))
         if len(agent_R) < len(open_N):
             self._edge.asked_one.release()  # another thread takes the remaining requests
         return RequestBatch(agent_R, number_R)

@@ -93,6 +93,12 @@ class RateLimiter:
         """Counts all due samples as done. Learner 0 calls it when it has no data, since otherwise all would wait."""
         self.waived_L[0] += max(0, int(self.due - self.samples))
 
+    def begin_learning_anew(self, after: int) -> None:
+        """Makes the next update due when `after` further steps are done, as in a new run: none is owed from before."""
+        self.learning_starts = self.steps + after
+        self.waived_L[:] = 0
+        self.waived_L[0] = -self.samples  # the updates so far do not count as done in advance
+
     @property
     def steps(self) -> int:
         return int(self.steps_A.sum())

@@ -140,6 +140,7 @@ class ReplayEdge:
 
     @property
     def written_SP(self) -> np.ndarray:
+        """The number of the last request that each shard has carried out into each batch, int64 [S, P]."""
         return self._shared["written"]
 
     @property

@@ -1,11 +1,12 @@
-"""The trajectory edge: a bounded ring of preallocated slots for each producer, emptied by one consumer.
+"""The edge of slots: a bounded ring of them, preallocated, for each producer, emptied by one consumer.
 
     actor --slot(), commit()--> ring 0 --+
     actor --slot(), commit()--> ring 1 --+--take(), release()--> replay shard, or learner
 
-Data stays where it was written; only counts are updated. Each of a ring's two counts is written by one side only, so a
-process may be killed at any moment: a slot that was not committed is lost, and the restarted process continues from the
-counts. Semaphores only wake: a process that wakes, or has slept for long, reads the counts.
+Slots hold trajectories, gradients or requests. Data stays where it was written; only counts are updated. Each of a
+ring's two counts is written by one side only, so a process may be killed at any moment: a slot that was not committed
+is lost, and the restarted process continues from the counts. Semaphores only wake: a process that wakes, or has slept
+for long, reads the counts.
 """
 
 from __future__ import annotations

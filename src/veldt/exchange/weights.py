@@ -17,9 +17,8 @@ from typing import Protocol
 import numpy as np
 
 from veldt.errors import VeldtError
+from veldt.exchange.slots import Arrays
 from veldt.runtime.shared import Layout, SharedArrays
-
-Arrays = Mapping[str, np.ndarray]
 
 _DEADLINE_S = 30.0  # for a pull: torn reads for so long mean that this process gets no core
 _BEGUN, _DONE = 0, 1

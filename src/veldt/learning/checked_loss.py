@@ -36,7 +36,7 @@ def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
     if not isinstance(metrics, Mapping):
         raise _wrong(algorithm, f"returned metrics of type {type(metrics).__name__}", "return a dictionary")
     for name, value in metrics.items():
-        if value.numel() != 1 if isinstance(value, Tensor) else not isinstance(value, Real):
+        if not _is_number(value):
             got = f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
             raise _wrong(algorithm, f"returned the metric {name!r} as {got}", "it must be a number")
     if priority is not None and not (isinstance(priority, Tensor) and priority.ndim == 1):
@@ -71,6 +71,10 @@ def required_priority(priority: Tensor | None, rows: int, algorithm: Algorithm) 
             "return a tensor [N], one for each row",
         )
     return priority.detach().float()
+
+
+def _is_number(value: Any) -> bool:
+    return value.numel() == 1 if isinstance(value, Tensor) else isinstance(value, Real)
 
 
 def _wrong(algorithm: Algorithm, what: str, mend: str) -> UsageError:

@@ -26,7 +26,7 @@ class Learner:
     Args:
         forward: the network's forward pass, possibly compiled, in its compute precision.
         parameters: the network's parameters.
-        targets: the target networks, if the algorithm has any.
+        targets: the algorithm's target networks; None: it has none.
         optimiser: applies gradients to the parameters; default: the algorithm's update rules in this process.
         version_of: maps the number of updates made here to the number of all updates of these parameters.
         diagnostics: measures updates for `--log-norms` and `--log-saturation`.
@@ -45,7 +45,7 @@ class Learner:
     ) -> None:
         self._algorithm, self._forward, self._edge = algorithm, forward, edge
         self._parameters = parameters
-        self._targets = targets if targets is not None and targets.forwards else None
+        self._targets = targets
         self._groups = GroupedRule(algorithm.groups, parameters)
         self._optimiser = optimiser or LocalOptimiser(algorithm, parameters)
         self._version_of = version_of

@@ -32,6 +32,7 @@ from veldt.exchange.replay import ReplayIn
 from veldt.replay.batch import ReplayBatch, importance_weights
 from veldt.runtime.devices import current_stream, on_stream, side_stream, to_device
 from veldt.sampling.checked_actions import num_noise
+from veldt.sampling.observations import as_network_input
 from veldt.tracking.stage_clock import StageClock
 
 
@@ -72,11 +73,7 @@ class BatchConverter:
         )
 
     def _observation(self, arrays: Mapping[str, np.ndarray]) -> Observation:
-        fields = {name: self._tensor(array) for name, array in arrays.items()}
-        for name, field in self.spec.observation.items():
-            if field.stack > 1:  # [N, H, W, K] to [N, K, H, W], in channels-last memory
-                fields[name] = fields[name].permute(0, 3, 1, 2)
-        return fields if self.spec.is_dict else fields[""]
+        return as_network_input(self.spec, {name: self._tensor(array) for name, array in arrays.items()})
 
     def _normals(self, rows: int, columns: int, seed: int) -> Tensor:
         generator = torch.Generator().manual_seed(seed) if columns else None

@@ -1,4 +1,4 @@
-"""The complete state of a synchronous run, so that it can continue exactly."""
+"""The complete state of a sampler-learner: a synchronous run continues from it exactly."""
 
 from __future__ import annotations
 
@@ -93,12 +93,8 @@ class Snapshot:
         if self.archive is not None and segments is not None:
             self.archive.restore(segments, checkpoint.groups["replay"])
             return []
-        refilled = self.batch_source.refill(checkpoint.step)
-        why = "the checkpoint holds none" if segments is None else "by --checkpoint-replay none"
-        return [
-            f"the replay buffer is empty ({why}): acting continues, and so does learning when {refilled:,} steps have "
-            "filled it anew"
-        ]
+        steps = self.batch_source.refill(checkpoint.step)
+        return [replay_is_empty(steps, has_rows=segments is not None)]
 
     def _restore_envs(self, saved: Mapping[str, np.ndarray]) -> list[str]:
         slot = self.envs.trajectory
@@ -121,3 +117,16 @@ class Snapshot:
                 none = np.empty((0, *slot.spec.action.shape), slot.spec.action.dtype)
                 unfinished[b] = Unfinished(actions=none if actions is None else actions)
         return self.envs.rebuild(unfinished)
+
+
+def replay_is_empty(steps: int, has_rows: bool) -> str:
+    """Returns a sentence for the user of a resumed run: learning waits for `steps` steps.
+
+    Args:
+        has_rows: whether the checkpoint has rows that the run does not take.
+    """
+    why = "by --checkpoint-replay none" if has_rows else "the checkpoint holds none"
+    return (
+        f"the replay buffer is empty ({why}): acting continues, and so does learning when {steps:,} steps have filled "
+        "it anew"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class OnCPU(SlotObservations):
         stacks = self._stacks[name]
         if index_N is None and len(stacks) > trajectory.steps:
             return stacks[: trajectory.steps].flatten(0, 1).permute(0, 3, 1, 2)
-        from veldt.envs.stacks import slot_frames, write_stacks
+        from veldt.envs.stacks import slot_frames, write_stacks  # here, because it loads numba
 
         frames = trajectory.observation[name][self._first(field) :].reshape(-1, *field.shape)
         row_N = np.arange(trajectory.steps * trajectory.width) if index_N is None else index_N.numpy()
@@ -179,6 +180,15 @@ class OnAccelerator(SlotObservations):
 def slot_observations(trajectory: Trajectory, device: torch.device) -> SlotObservations:
     """Returns the implementation for `device`."""
     return OnCPU(trajectory) if device.type == "cpu" else OnAccelerator(trajectory, device)
+
+
+def as_network_input(spec: EnvSpec, fields: Mapping[str, Tensor]) -> Observation:
+    """Returns stored rows as network input: stacks [N, H, W, K] as views [N, K, H, W] (channels-last)."""
+    inputs = {
+        name: fields[name].permute(0, 3, 1, 2) if field.stack > 1 else fields[name]
+        for name, field in spec.observation.items()
+    }
+    return inputs if spec.is_dict else inputs[""]
 
 
 def blank_observation(spec: EnvSpec, rows: int, device: torch.device) -> Observation:

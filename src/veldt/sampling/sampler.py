@@ -102,7 +102,7 @@ class Sampler:
         heartbeat: Callable[[], None] = lambda: None,
     ) -> None:
         self._envs, self._algorithm, self._forward = envs, policy.algorithm, policy.forward
-        self._policy, self._noise_width = policy.act, policy.noise_width
+        self._choose, self._noise_width = policy.act, policy.noise_width
         self._device, self.threads, self._cores = place.device, place.threads, place.cores
         self._run_seed, self._clock, self._first, self._heartbeat = run_seed, clock, first, heartbeat
         self.trajectory = envs.trajectory
@@ -165,7 +165,7 @@ class Sampler:
             forward = self._forward
             if self._is_recurrent:
                 forward = self._recurrent_state.at(part, self.trajectory.episode_step[t, part])
-            returned = self._policy(forward, observation, noise_TBK[t, part])
+            returned = self._choose(forward, observation, noise_TBK[t, part])
             rows = part.stop - part.start
             action, extras = checked_act(returned, rows, self.trajectory.spec.action, self._algorithm)
             self.trajectory.action[t, part] = action
@@ -186,7 +186,7 @@ class Sampler:
     def actor_outputs(self) -> dict[str, Tensor]:
         """Returns the policy's extras of the last rollout's rows and of the row after it: [(T + 1) B, ...]."""
         forward = bootstrap_forward(self._forward, self._recurrent_rollout())
-        _, last = self._policy(forward, self._observations.last(), self._last_noise)
+        _, last = self._choose(forward, self._observations.last(), self._last_noise)
         return {name: torch.cat([rows.flatten(0, 1), last[name]]) for name, rows in self._extras.items()}
 
     def rollout(self) -> Rollout:

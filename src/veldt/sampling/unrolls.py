@@ -17,11 +17,10 @@ from torch import Tensor
 from veldt.algorithms.rollout import Observation, RecurrentRollout, Rollout
 from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.envs.trajectory import STEP_FLAGS, Rows, row_layouts
+from veldt.exchange.slots import Arrays
 from veldt.functional.frames import stack_frames
 from veldt.runtime.devices import to_device
 from veldt.runtime.shared import Layout
-
-Arrays = Mapping[str, np.ndarray]
 
 
 def unroll_layouts(
@@ -143,7 +142,7 @@ class _Observations:
         if isinstance(row_N, range):
             row_N = torch.arange(row_N.start, row_N.stop, device=self._device)
         if self._device.type == "cpu":
-            from veldt.envs.stacks import slot_frames, write_stacks
+            from veldt.envs.stacks import slot_frames, write_stacks  # here, because it loads numba
 
             out = torch.empty((len(row_N), *field.shape, field.stack), dtype=torch.uint8)
             frame_NK = slot_frames(rows.episode_step, row_N.numpy(), field.stack)

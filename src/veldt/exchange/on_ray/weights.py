@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from veldt.exchange.weights import Arrays, check_layouts
+from veldt.exchange.slots import Arrays
+from veldt.exchange.weights import check_layouts
 from veldt.runtime.on_ray.transport import Message, Transport
 from veldt.runtime.shared import Layout, SharedArrays, arrays_in
 

@@ -21,7 +21,7 @@ from veldt.errors import UsageError
 from veldt.exchange.central_store import CentralStore, CentralStoreSpec
 from veldt.exchange.graph import Edge, Graph, Role
 from veldt.exchange.parameter_partition import PARAMETERS
-from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.learning.learner import by_parameter_name, load_state, load_weights, state_by_parameter_name
@@ -32,7 +32,12 @@ from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.systems.roles.graph_parts import evaluators, sampler_learner_deadline_s, weights_edge
+from veldt.systems.roles.graph_parts import (
+    counts_edge,
+    evaluators,
+    sampler_learner_deadline_s,
+    weights_edge,
+)
 from veldt.systems.roles.independent_learner import (
     IndependentPlan,
     IndependentSamplerLearner,
@@ -62,9 +67,7 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
             f"--chunks is {settings.chunks:,}, and the network has {tensors} tensors: take fewer chunks"
         )
     edges = {
-        "rate_limiter": Edge(
-            "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
-        ),
+        "rate_limiter": counts_edge(count, rows),
         "store": Edge(
             "learner",
             "learner",
@@ -84,7 +87,7 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
         resumes_from="the central store",
-        gpus=int(run_plan.device.type != "cpu"),
+        gpus=run_plan.gpus_of_learner,
     )
     return Graph((learner, *evaluator_roles), edges)
 
@@ -124,7 +127,7 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         rank, settings = plan.rank, plan.run_plan.config.roles
         assert isinstance(settings, AsynchronousConfig)
         self._settings, self._weights, self._rows = settings, weights, 0
-        self._store_client = store.end(rank, control.heartbeat)
+        self._store_client = store.client(rank, control.heartbeat)
         self._others = 0  # updates by other sampler-learners that its parameters include
         context = GroupContext(
             optimiser=self._optimiser_of,
@@ -162,10 +165,7 @@ class _AsynchronousLearner(IndependentSamplerLearner):
             self._sampler_learner.acts_by_newest()
 
     def after_phase(self) -> None:
-        if self._weights is not None and self._rank == 0:
-            self._weights.publish(
-                self._sampler_learner.learner.version, self._sampler_learner.parameters.arrays()
-            )
+        self.publish(self._weights)
 
     def before_snapshot(self) -> None:
         self._optimiser.exchange()

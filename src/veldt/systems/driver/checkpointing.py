@@ -123,6 +123,12 @@ class Checkpointing:
         """Waits for the end of the current write, and raises its error."""
         self._writer.finish()
 
+    def finish_all(self) -> None:
+        """As `finish`, and then writes the snapshot that has arrived meanwhile, if it is whole, to its end."""
+        self._writer.finish()
+        self.advance()
+        self._writer.finish()
+
     def finish_after_failure(self, note: Callable[[str], None]) -> None:
         """Finishes writing what is on its way; a checkpoint that could not be written only leads to a note.
 

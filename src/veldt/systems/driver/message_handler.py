@@ -89,10 +89,7 @@ class MessageHandler:
                 self._monitor.count_resets(self._metrics.new_reset_steps(), self._metrics.env_restarts)
             case LearnerMetrics():
                 self._metrics.learner(role, message)
-                lags = [lag for lag in (message.lag_min, message.lag_max) if lag is not None]
-                self._monitor.record_updates(
-                    message.sums, message.lag_sum, message.count, lags, message.counts
-                )
+                self._monitor.record_updates(message)
                 self._monitor.check_finite()
             case FinishedEvaluation():
                 self._evaluating.record(message)

@@ -18,6 +18,7 @@ from veldt.formatting import counted
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
+from veldt.systems.roles.messages import LearnerMetrics
 from veldt.tracking.metric_names import with_prefix
 from veldt.tracking.recording import Recording
 from veldt.tracking.resource_usage import ResourceUsage
@@ -68,10 +69,8 @@ class Monitor:
         self._metric_counts: Counter[str] = Counter()  # updates that had the metric
         self._update_count = 0
         self._restarts_here = 0
-        self._lag_sum, self._lag_count = (
-            float(counters.get("lag_sum", 0.0)),
-            int(counters.get("lag_count", 0)),
-        )
+        self._lag_sum = float(counters.get("lag_sum", 0.0))
+        self._lag_count = int(counters.get("lag_count", 0))
         self._interval_lag, self._interval_lags = 0.0, list[float]()
         self._evaluation: dict[str, float] = {}
         self._has_warned = False
@@ -120,27 +119,16 @@ class Monitor:
             counts=counts,
         )
 
-    def record_updates(
-        self,
-        sums: Mapping[str, float],
-        lag_sum: float,
-        count: int,
-        lag_range: Sequence[float],
-        counts: Mapping[str, int] = {},
-    ) -> None:
-        """Adds the sums of the metrics of `count` updates; they are averaged over those of the interval that had them.
-
-        `counts` says how many had a metric, where not all had it, such as the loss of a group that moved in some.
-        `lag_sum` is the sum of each update's mean number of updates between the parameters that acted and those that
-        are updated, `lag_range` the minimum and maximum over all rows, if any.
-        """
+    def record_updates(self, message: LearnerMetrics) -> None:
+        """Adds the metrics of a learner's updates; each is averaged over those of the interval that had it."""
+        count = message.count
         self._update_count += count
-        self._lag_sum, self._lag_count = self._lag_sum + lag_sum, self._lag_count + count
-        self._interval_lag += lag_sum
-        self._interval_lags += lag_range
-        for name, value in sums.items():
+        self._lag_sum, self._lag_count = self._lag_sum + message.lag_sum, self._lag_count + count
+        self._interval_lag += message.lag_sum
+        self._interval_lags += [lag for lag in (message.lag_min, message.lag_max) if lag is not None]
+        for name, value in message.sums.items():
             self._metrics[name] = self._metrics.get(name, 0.0) + value
-            self._metric_counts[name] += counts.get(name, count)
+            self._metric_counts[name] += message.counts.get(name, count)
         if count:
             self._callbacks.call("on_update", self.steps)
 
@@ -298,12 +286,8 @@ class Monitor:
             "time/updates_per_second": None if before is None else (updates - before) / training,
             "rollout/episodes": self._scores.num_episodes,
             "rollout/ep_return_mean": self._scores.mean_return,
-            "rollout/interval_return_mean": float(np.mean([episode.episode_return for episode in episodes]))
-            if episodes
-            else None,
-            "rollout/interval_length_mean": float(np.mean([episode.length for episode in episodes]))
-            if episodes
-            else None,
+            "rollout/interval_return_mean": _mean([episode.episode_return for episode in episodes]),
+            "rollout/interval_length_mean": _mean([episode.length for episode in episodes]),
             "train/policy_lag_mean": self._interval_lag / self._update_count if self._update_count else None,
             "train/policy_lag_min": min(self._interval_lags, default=None),
             "train/policy_lag_max": max(self._interval_lags, default=None),
@@ -336,6 +320,10 @@ class Monitor:
 
     def _eta(self, sps: float) -> float | None:
         return (self._config.run.steps - self.steps) / sps if sps > 0 else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
 
 
 def _position(stored: Sequence[int]) -> tuple[int, int]:

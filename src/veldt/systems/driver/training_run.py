@@ -21,6 +21,7 @@ from veldt.errors import EnvError, RoleError, VeldtError
 from veldt.exchange.graph import Graph, Role
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.learning.checked_results import checked_scored_envs
+from veldt.learning.snapshot import replay_is_empty
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import remove_own
@@ -39,7 +40,7 @@ from veldt.systems.planning.run_plan import RunPlan
 from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
-_POLL_S = 0.1
+_POLL_S = 0.1  # seconds that a poll waits for a message
 _STOP_S = 30.0  # for roles to end on request
 _STOP_INTERRUPTED_S = 3.0  # the same, when the user waits for the end
 _INTERRUPTED_S = 5.0  # after a signal, until roles that do not work are not waited for any more
@@ -155,21 +156,17 @@ class TrainingRun:
         rate_limiter.waived_L[:], rate_limiter.learning_starts = counts["waived"], counts["starts"]
         self._metrics.role_restarts = int(meta["role_restarts"])
         self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
-        if (
-            self._config.replay is not None
-            and not self._config.in_phases
-            and not (meta["segments"] and self._config.run.checkpoint_replay == "full")
-        ):
-            why = "the checkpoint holds none" if not meta["segments"] else "by --checkpoint-replay none"
-            assert isinstance(self._config.learn, OffPolicyConfig)
-            waits = self._config.learn.learning_starts
-            rate_limiter.learning_starts, rate_limiter.waived_L[:] = rate_limiter.steps + waits, 0
-            rate_limiter.waived_L[0] = -int(rate_limiter.updates_L.sum()) * rate_limiter.batch_size
-            self._monitor.note(
-                f"the replay buffer is empty ({why}): acting continues, and learning when {waits:,} steps have "
-                "filled it anew",
-                kind="resume",
-            )
+        if self._config.replay is not None and not self._config.in_phases:
+            self._restore_replay(has_rows=bool(meta["segments"]))
+
+    def _restore_replay(self, *, has_rows: bool) -> None:
+        """Where the shards begin without the rows of the checkpoint, lets learning wait until they are filled anew."""
+        if has_rows and self._config.run.checkpoint_replay == "full":
+            return
+        assert isinstance(self._config.learn, OffPolicyConfig)
+        steps = self._config.learn.learning_starts
+        self._rate_limiter.begin_learning_anew(steps)
+        self._monitor.note(replay_is_empty(steps, has_rows), kind="resume")
 
     def run(self, stop: threading.Event) -> Outcome:
         """Runs until the steps are done, the target return is reached, or `stop` is set (see `stop_on_signals`)."""
@@ -256,9 +253,7 @@ class TrainingRun:
     def _finish_writing(self) -> None:
         """Waits until the snapshot that a role of this process has taken is on disk."""
         self._handle(self._roles.flush(writing=True))
-        self._checkpointing.finish()
-        self._checkpointing.advance()
-        self._checkpointing.finish()
+        self._checkpointing.finish_all()
 
     def _state(self, parts: Parts) -> DriverState:
         """Returns the driver's part of a checkpoint. Raises VeldtError if training has diverged."""
@@ -304,7 +299,7 @@ class TrainingRun:
         if self._evaluating.is_due_at_the_end(reason):
             self._evaluating.play(checkpointing.groups()["weights"], self._stop)
         self._log(force=True)
-        self._write_last()
+        checkpointing.finish_all()
 
     def _check_learned(self, reason: str) -> None:
         """Raises RoleError if all steps are done, and errors of roles have prevented every update."""
@@ -345,11 +340,6 @@ class TrainingRun:
     def _named(self, roles: Sequence[int]) -> str:
         return ", ".join(self._names[role] for role in roles)
 
-    def _write_last(self) -> None:
-        self._checkpointing.finish()
-        self._checkpointing.advance()
-        self._checkpointing.finish()
-
     def _finish_after_failure(self) -> None:
         """Finishes the checkpoint that was being written; one that cannot be written only leads to a note."""
         checkpointing = self._checkpointing
@@ -370,7 +360,7 @@ class TrainingRun:
                 checkpointing.request()
                 self._await_parts()
             if checkpointing.is_whole:
-                self._write_last()
+                checkpointing.finish_all()
         except VeldtError as also:
             raise error from also
 

@@ -31,6 +31,8 @@ from veldt.systems.ga3c.agents import AgentsPlan, run_agent_process
 from veldt.systems.ga3c.model import ModelPlan, run_model
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.graph_parts import (
+    ACTING_NICENESS,
+    acting_deadline_s,
     evaluators,
     incarnations_of,
     sampler_learner_deadline_s,
@@ -38,7 +40,6 @@ from veldt.systems.roles.graph_parts import (
 )
 
 _AGENT = "agent"  # the name of the role: each of its processes has several agents
-_NICENESS = 10  # of agent processes: the model has priority, since agents wait for it anyway
 _PUBLISH_EVERY = 16  # updates: only the evaluator reads published weights
 
 
@@ -134,7 +135,7 @@ def _model_role(run_plan: RunPlan, run: Path | None, edges: list[str]) -> Role:
         sampler_learner_deadline_s(config),
         num_checkpointed=1,
         resumes_from="the checkpoint of step {step:,}",
-        gpus=int(run_plan.device.type != "cpu"),
+        gpus=run_plan.gpus_of_learner,
     )
 
 
@@ -164,8 +165,8 @@ def _agent_role(run_plan: RunPlan, parts: _AgentParts, checkpoint: Checkpoint | 
         ],
         [{"inference": "inference", "slots": "rollouts", "rate_limiter": "rate_limiter"}] * processes,
         settings.max_restarts,
-        max(30.0, config.envs.env_timeout),
-        niceness=_NICENESS,
+        acting_deadline_s(config),
+        niceness=ACTING_NICENESS,
     )
 
 

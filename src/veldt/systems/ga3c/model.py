@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +22,6 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import OnPolicy
-from veldt.algorithms.rollout import Observation
 from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.envs.seeding import SHUFFLE, derive_seed
 from veldt.exchange.inference import InferenceEdge
@@ -37,6 +35,7 @@ from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals, to_device
 from veldt.runtime.roles import Control
 from veldt.sampling.checked_actions import checked_act
+from veldt.sampling.observations import as_network_input
 from veldt.systems.ga3c.rollout_queue import RolloutQueue
 from veldt.systems.ga3c.thread_tuning import ThreadTuning
 from veldt.systems.ga3c.worker_pool import WorkerPool
@@ -157,24 +156,19 @@ class Model(LearnerRole):
             forward = recurrent = RecurrentForward(
                 self._forward, inputs["recurrent_state"], inputs["begins"].unsqueeze(0)
             )
-        returned = self._algorithm.act(forward, self._observation(inputs), inputs["noise"])
+        spec = self._plan.spec
+        observation = as_network_input(
+            spec, {name: inputs[f"observation/{name}"] for name in spec.observation}
+        )
+        returned = self._algorithm.act(forward, observation, inputs["noise"])
         answers = self._server.answers
-        space = self._plan.spec.action
-        action, outputs = checked_act(returned, len(agent_R), space, self._algorithm)
+        action, outputs = checked_act(returned, len(agent_R), spec.action, self._algorithm)
         answers["action"][agent_R], answers["version"][agent_R] = action, version
         for name in answers.keys() & outputs.keys():
             answers[name][agent_R] = outputs[name].cpu().numpy()
         if recurrent is not None:
             answers["recurrent_state"][agent_R] = recurrent.state_BM.cpu().numpy()
         self._server.reply(requests)
-
-    def _observation(self, inputs: Mapping[str, Tensor]) -> Observation:
-        spec = self._plan.spec
-        fields = {}
-        for name, field in spec.observation.items():
-            tensor = inputs[f"observation/{name}"]
-            fields[name] = tensor.permute(0, 3, 1, 2) if field.stack > 1 else tensor
-        return fields if spec.is_dict else fields[""]
 
     def train(self) -> None:
         """Runs one turn of a trainer: makes the updates on a batch of rollouts."""

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 
 import torch
 
 from veldt.envs.spec import EnvSpec
+from veldt.exchange.queue_stats import QueueStats
 from veldt.exchange.slots import ReceivedSlot, SlotIn
 from veldt.sampling.unrolls import Unrolls
 
 
-@dataclass(frozen=True)
-class QueueStats:
-    """Totals since the queue was made: rollouts, batches, and rollouts `waiting` when each batch was taken."""
-
-    rollouts: int = 0
-    batches: int = 0
-    waiting: int = 0
-
-    def __sub__(self, before: QueueStats) -> QueueStats:
-        return QueueStats(
-            self.rollouts - before.rollouts, self.batches - before.batches, self.waiting - before.waiting
-        )
-
-
 class RolloutQueue:
-    """The consumer's end of the queue, for several threads.
+    """The consumer's end of the queue, for several threads. `stats` counts the rollouts since it was made.
 
     Args:
         least: rollouts that a batch has at least.
@@ -61,10 +47,7 @@ class RolloutQueue:
             unrolls = Unrolls.stack(self._spec, [one.arrays for one in batch], self._device)
             for one in batch:
                 self._incoming.release(one.ring)
-            before = self.stats
-            self.stats = QueueStats(
-                before.rollouts + len(batch), before.batches + 1, before.waiting + waiting
-            )
+            self.stats = self.stats.plus(len(batch), waiting)
             return unrolls
 
     def _hold_all(self, deadline_s: float) -> None:

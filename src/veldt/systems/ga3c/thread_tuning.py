@@ -16,22 +16,35 @@ from dataclasses import dataclass
 from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.config.train_config import TrainConfig
 from veldt.envs.seeding import ACTOR, derive_seed
-from veldt.exchange.inference import InferenceServer, ServerStats
+from veldt.exchange.inference import InferenceServer
+from veldt.exchange.queue_stats import QueueStats
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
-from veldt.systems.ga3c.rollout_queue import QueueStats, RolloutQueue
+from veldt.systems.ga3c.rollout_queue import RolloutQueue
 from veldt.systems.ga3c.tuner import Decision, Setting, Tuner
 from veldt.systems.ga3c.worker_pool import WorkerPool
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """Counts of the server, of the rollout queue, and of the model's updates at one moment."""
+    """Counts of the server's requests, of the rollout queue, and of the model's updates: at one moment of a clock, or
+    between two of them (`seconds`)."""
 
     seconds: float
-    served: ServerStats
+    served: QueueStats
     taken: QueueStats
     updates: int
+
+    def __sub__(self, before: _Counts) -> _Counts:
+        return _Counts(
+            self.seconds - before.seconds,
+            self.served - before.served,
+            self.taken - before.taken,
+            self.updates - before.updates,
+        )
+
+    def per_second(self, count: int) -> float:
+        return count / max(1e-9, self.seconds)
 
 
 class ThreadTuning:
@@ -70,12 +83,12 @@ class ThreadTuning:
 
     def poll(self, now: float) -> None:
         """Ends an interval of the tuner, if it is over."""
-        if not self._began.taken.rollouts:
+        if not self._began.taken.items:
             self._began = self._counts(now)  # intervals start with the first rollout that is learned from
         if not self._interval_s or now - self._began.seconds < self._interval_s:
             return
         counts = self._counts(now)
-        decision = self._tuner.record(self._training_rate(self._began, counts))
+        decision = self._tuner.record(self._training_rate(counts - self._began))
         if decision is not None:
             self._control.send(
                 Note(_describe(decision, "updates/s" if self._counts_updates else "rollouts/s"), "tuner")
@@ -89,26 +102,20 @@ class ThreadTuning:
         self._recent.append(counts)
         while len(self._recent) > 2 and now - self._recent[1].seconds >= self._window_s:
             self._recent.popleft()
-        before = self._recent[0]
-        served, taken = counts.served - before.served, counts.taken - before.taken
-        setting = self._tuner.setting
+        recent = counts - self._recent[0]
         return {
-            "time/rollouts_per_second": _rate(counts.taken.rollouts, before.taken.rollouts, before, counts),
-            "time/predictions_per_second": _rate(
-                counts.served.requests, before.served.requests, before, counts
-            ),
-            "system/prediction_queue_length": served.waiting / max(1, served.batches),
-            "system/training_queue_length": taken.waiting / max(1, taken.batches),
-            "system/prediction_batch_size": served.requests / max(1, served.batches),
-            "system/training_batch_size": taken.rollouts / max(1, taken.batches),
-            **{f"system/{name}": float(number) for name, number in setting.items()},
+            "time/rollouts_per_second": recent.per_second(recent.taken.items),
+            "time/predictions_per_second": recent.per_second(recent.served.items),
+            "system/prediction_queue_length": recent.served.mean_waiting,
+            "system/training_queue_length": recent.taken.mean_waiting,
+            "system/prediction_batch_size": recent.served.mean_batch_size,
+            "system/training_batch_size": recent.taken.mean_batch_size,
+            **{f"system/{name}": float(number) for name, number in self._tuner.setting.items()},
         }
 
-    def _training_rate(self, before: _Counts, after: _Counts) -> float:
+    def _training_rate(self, interval: _Counts) -> float:
         """The rate that the tuner maximises; see the module."""
-        if self._counts_updates:
-            return _rate(after.updates, before.updates, before, after)
-        return _rate(after.taken.rollouts, before.taken.rollouts, before, after)
+        return interval.per_second(interval.updates if self._counts_updates else interval.taken.items)
 
     def state(self) -> dict[str, int]:
         """Returns the setting that the tuner has accepted."""
@@ -121,10 +128,6 @@ class ThreadTuning:
         self._predictors.activate(setting["predictors"])
         self._trainers.activate(setting["trainers"])
         self._server.activate(setting["agents"])
-
-
-def _rate(after: int, before: int, since: _Counts, now: _Counts) -> float:
-    return (after - before) / max(1e-9, now.seconds - since.seconds)
 
 
 def _describe(decision: Decision, unit: str) -> str:

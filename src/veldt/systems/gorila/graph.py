@@ -17,7 +17,7 @@ from pathlib import Path
 from veldt.config.gorila_settings import GorilaConfig
 from veldt.exchange.graph import Edge, Graph, Role, Wiring
 from veldt.exchange.parameter_partition import ShardedWeights
-from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Slots
 from veldt.exchange.weights import Weights
 from veldt.runs.checkpoint_files import Checkpoint
@@ -28,7 +28,12 @@ from veldt.systems.gorila.worker import run_gorila_worker
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.actor import ActorPlan, run_actor
 from veldt.systems.roles.evaluator import EvaluatorPlan, run_evaluator
-from veldt.systems.roles.graph_parts import evaluators, learners, sampler_learner_deadline_s
+from veldt.systems.roles.graph_parts import (
+    counts_edge,
+    evaluators,
+    learners,
+    sampler_learner_deadline_s,
+)
 from veldt.systems.roles.independent_learner import independent_plans
 from veldt.systems.roles.replay_topology import replay_topology
 
@@ -90,9 +95,6 @@ def _colocated(
     config = run_plan.config
     count, width = config.roles.learners, config.phase_width
     rows = run_plan.algorithm().update_rows(width)
-    rate_limiter = Edge(
-        "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
-    )
     learner = Role(
         "learner",
         f"acts in {width} envs, keeps what it has seen, and learns from batches of its own",
@@ -103,9 +105,9 @@ def _colocated(
         sampler_learner_deadline_s(config),
         num_checkpointed=count,
         resumes_from=_RESUMES_FROM,
-        gpus=int(run_plan.device.type != "cpu"),
+        gpus=run_plan.gpus_of_learner,
     )
-    return [learner], {"rate_limiter": rate_limiter}
+    return [learner], {"rate_limiter": counts_edge(count, rows)}
 
 
 def _exchanging(server: ParameterServer) -> Wiring:

@@ -30,7 +30,7 @@ from veldt.systems.gorila.parameter_shard import ParameterShardPlan, run_paramet
 from veldt.systems.planning.run_plan import RunPlan
 
 _DEPTH = 2  # gradients of each learner in flight to a shard: one is applied while the next is written
-_HUNG_S = 60.0
+_HUNG_S = 60.0  # without a heartbeat, after which a shard counts as hung
 _STARTUP_TIMEOUT_S = 300.0  # at the start it may read a checkpoint
 
 
@@ -109,7 +109,13 @@ def _shards_role(run_plan: RunPlan, bounds: Sequence[tuple[int, int]], run: Path
         run_parameter_shard,
         [
             ParameterShardPlan(
-                run_plan.config, run_plan.spec, run_plan.own_parts_for_roles, shard, first, end, run
+                run_plan.config,
+                run_plan.spec,
+                run_plan.own_parts_for_roles,
+                number=shard,
+                first=first,
+                end=end,
+                run=run,
             )
             for shard, (first, end) in enumerate(bounds)
         ],

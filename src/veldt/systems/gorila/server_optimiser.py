@@ -60,16 +60,12 @@ class ServerOptimiser:
         self._fetch_every, self._since_fetch = settings.learner_sync_interval, 0
         self._out: list[SlotOut] = [edge.producer(rank) for edge in gradients]
         # Copies to and from an accelerator go through these.
-        self._pulled_P, self._pushed_P = (
-            in_host_memory(parameters.fp32_params),
-            in_host_memory(parameters.gradient),
-        )
+        self._pulled_P = in_host_memory(parameters.fp32_params)
+        self._pushed_P = in_host_memory(parameters.gradient)
         self._sharded = ShardedParameters(parts, self._pulled_P.numpy())
         self._outliers = Outliers(settings.outlier_deviations)
-        self._stale_monitor, self._outlier_monitor = (
-            DiscardMonitor(self._warn_of_stale),
-            DiscardMonitor(self._warn_of_outliers),
-        )
+        self._stale_monitor = DiscardMonitor(self._warn_of_stale)
+        self._outlier_monitor = DiscardMonitor(self._warn_of_outliers)
         self._settings, self._blocked_s = settings, 0.0
 
     @property

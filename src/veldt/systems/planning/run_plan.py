@@ -112,7 +112,7 @@ class RunPlan:
 
     def network(self) -> tuple[Network, FlatParameters]:
         """Returns the network on its device in its precision, and its flat parameters."""
-        network = make_network(self.config, self.spec, self.own)
+        network = self._make_network()
         return network, apply_precision(network, self.config.run.precision, self.device)
 
     def shared_parameters(self) -> FlatParameters:
@@ -121,7 +121,7 @@ class RunPlan:
         Raises UsageError for a network with buffers, which learners would not share (but they do share the statistics
         of observations).
         """
-        network = make_network(self.config, self.spec, self.own)
+        network = self._make_network()
         parameters = apply_precision(network, self.config.run.precision, torch.device("cpu"))
         buffers = parameters.tensors().keys() - set(parameters.names)
         if others := sorted(name for name in buffers if not name.startswith(f"{normaliser.NAME}.")):
@@ -148,6 +148,11 @@ class RunPlan:
         if not run.compiles:
             return network
         return CompiledForward(network, on_fallback, cuda_graphs=run.cuda_graphs)
+
+    @property
+    def gpus_of_learner(self) -> int:
+        """GPUs that each learning process needs; see `Role.gpus`."""
+        return int(self.device.type != "cpu")
 
     @property
     def training_threads(self) -> int | None:
@@ -227,9 +232,8 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     config, source, own = request.config, request.source, request.own
     spec = probe_spec(source, config.atari)
     device, why_device = planned_device(config.run.device, partial(make_network, config, spec, own))
-    accelerators = min(num_accelerators(device), config.roles.learners)
-    algorithm = config.make_algorithm(spec.action)
-    learners = config.roles.learners
+    algorithm, learners = config.make_algorithm(spec.action), config.roles.learners
+    accelerators = min(num_accelerators(device), learners)
     if not config.roles.has_acting_processes:
         one = dataclasses.replace(config.envs, num_envs=config.envs.num_envs // learners)
         why = "as asked" if request.repeats is None else f"as in {request.repeats}"
@@ -237,16 +241,17 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     else:
         chosen = Arrangement("in-process", 0, 1, (), "in the processes that act")
     config = _decided(config, chosen, device, accelerators)
+    rows = _update_rows(config, algorithm)
     if device.type == "cpu":
-        _refuse_too_large(spec, _update_rows(config, algorithm))
+        _refuse_too_large(spec, rows)
     arithmetic = choose_arithmetic(
         partial(make_network, config, spec, own),
-        blank_observation(spec, _update_rows(config, algorithm), device),
+        blank_observation(spec, rows, device),
         device,
         config.run.precision,
         config.run.threads,
     )
-    horizon = _horizon(algorithm, config.phase_width)
+    horizon = _whole_number(algorithm, "horizon", config.phase_width, "steps")
     decisions = (*describe(config, chosen, horizon, accelerators), *why_device, *arithmetic.reasons)
     config = _replace_run(config, precision=arithmetic.precision, threads=arithmetic.threads)
     may_change_threads = (
@@ -259,12 +264,8 @@ def make_run_plan(request: RunRequest) -> RunPlan:
     return RunPlan(config, source, spec, chosen, device, own, decisions, request.given, may_change_threads)
 
 
-def _horizon(algorithm: Algorithm, width: int) -> int:
-    """Returns the algorithm's horizon. UsageError if it is no number of steps, as one of the user's own may be."""
-    return _whole_number(algorithm, "horizon", width, "steps")
-
-
 def _whole_number(algorithm: Algorithm, method: str, width: int, of: str) -> int:
+    """Returns what the method returns for `width` envs. UsageError if that is no number, as of the user's own class."""
     number = getattr(algorithm, method)(width)
     if not isinstance(number, int) or number < 1:
         raise UsageError(
@@ -307,12 +308,12 @@ def _decided(
 ) -> TrainConfig:
     """Returns the config with the device, the places of the envs, and the number of processes and of their threads."""
     roles, run = config.roles, config.run
-    cores = len(allowed_cores()) - accelerators
+    cores = max(1, len(allowed_cores()) - accelerators)
     threads = run.threads
-    if config.roles.has_acting_processes:
+    if roles.has_acting_processes:
         # One acting process per core, half of the cores for learning on the CPU.
-        roles = roles.with_acting_processes(config.envs.num_envs, max(1, cores))
-        threads = threads or (1 if accelerators else max(1, max(1, cores) // 2))
+        roles = roles.with_acting_processes(config.envs.num_envs, cores)
+        threads = threads or (1 if accelerators else max(1, cores // 2))
     elif roles.learners > 1:
         threads = threads or max(1, cores // roles.learners)
     run = dataclasses.replace(run, device=str(device), threads=threads)

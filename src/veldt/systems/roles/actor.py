@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from veldt.agent import make_network
 from veldt.algorithms.base import Algorithm, Forward, OffPolicy
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import Arrangement, make_vector_envs
@@ -28,12 +27,13 @@ from veldt.exchange.weights import Weights
 from veldt.learning.checked_results import check_taken_and_best, checked_first_priorities
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.own import OwnParts
-from veldt.networks.precision import Network, apply_precision
+from veldt.networks.precision import Network
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Act, ActingPolicy, InferencePlace, Sampler
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
+from veldt.systems.roles.pulled_network import PulledNetwork
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.02  # seconds between checks whether acting may continue
@@ -85,22 +85,13 @@ class _Actor:
     def __init__(
         self, control: Control, plan: ActorPlan, weights: Weights, out: SlotOut, rate_limiter: RateLimiter
     ) -> None:
-        self._control, self._plan, self._weights, self._out, self._rate_limiter = (
-            control,
-            plan,
-            weights,
-            out,
-            rate_limiter,
-        )
+        self._control, self._plan, self._out, self._rate_limiter = control, plan, out, rate_limiter
         config, spec = plan.config, plan.spec
         algorithm = config.make_algorithm(spec.action)
         algorithm.set_env_slice(plan.first, config.envs.num_envs)
         self._algorithm = algorithm
         self._extras = _extras_for(algorithm)
-        network = make_network(config, spec, plan.network)
-        self._parameters = apply_precision(network, config.run.precision, torch.device("cpu"))
-        self._arrays = self._parameters.arrays()
-        weights.check(self._arrays)
+        self._policy = PulledNetwork(config, spec, plan.network, weights)
         self._seed = derive_seed(
             config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
         )
@@ -111,6 +102,7 @@ class _Actor:
         self._slot = self._envs.trajectory
         self._episodes = EpisodeTracker(plan.width, self._envs.start())
         self._clock, self._reset_steps, self._sent_at = StageClock(), 0, time.monotonic()
+        network = self._policy.network
         self._sampler = Sampler(
             self._envs,
             ActingPolicy.of(algorithm, network, self._extras.forward(network), self._extras.act),
@@ -119,7 +111,7 @@ class _Actor:
             self._clock,
             heartbeat=control.heartbeat,
         )
-        self._version, self._since_pull = -1, plan.actor_sync_interval
+        self._since_pull = plan.actor_sync_interval
 
     def act(self) -> None:
         """Fills one slot: acts, adds the actor's extras (such as first priorities), and hands the slot over."""
@@ -149,7 +141,7 @@ class _Actor:
     def _annealing_steps(self) -> int:
         steps = self._rate_limiter.steps
         if self._plan.anneals_by_updates and isinstance(self._algorithm, OffPolicy):
-            return self._algorithm.annealing_steps(steps, self._version)
+            return self._algorithm.annealing_steps(steps, self._policy.version)
         return steps
 
     def wait_for_learner(self) -> None:
@@ -173,14 +165,12 @@ class _Actor:
 
     def _has_weights(self) -> bool:
         """Pulls newer weights when a pull is due; False while no weights have been published at all."""
-        if self._version >= 0 and self._since_pull < self._plan.actor_sync_interval:
+        if self._policy.version >= 0 and self._since_pull < self._plan.actor_sync_interval:
             return True
         self._since_pull = 0
-        version = self._weights.pull_if_newer(self._version, self._arrays)
-        if version != self._version:
-            self._version = self._sampler.version = version
-            self._parameters.refresh()
-        return version >= 0
+        has_any = self._policy.pull_if_newer()
+        self._sampler.version = self._policy.version
+        return has_any
 
     def send_metrics(self) -> None:
         """Sends the time spent per stage, and what happened to envs."""

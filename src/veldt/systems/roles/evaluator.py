@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from veldt.agent import Agent, make_network
+from veldt.agent import Agent
 from veldt.config.train_config import TrainConfig
 from veldt.envs.arrangement import Arrangement, make_vector_envs
 from veldt.envs.seeding import EVALUATION, derive_seed
@@ -25,15 +25,15 @@ from veldt.evaluation.evaluator import play_steps
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.networks.own import OwnParts
-from veldt.networks.precision import apply_precision
 from veldt.runtime.roles import Control
 from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import ActingPolicy, InferencePlace, Sampler
 from veldt.systems.roles.messages import FinishedEpisodes, FinishedEvaluation
+from veldt.systems.roles.pulled_network import PulledNetwork
 from veldt.tracking.stage_clock import StageClock
 
 _ROWS = 16  # steps between checks for newer weights
-_WAIT_S = 0.1
+_WAIT_S = 0.1  # seconds between checks whether there is something to play
 _STILL_S = 5.0  # a run that has not moved for so long stands still
 
 
@@ -55,7 +55,7 @@ class EvaluatorPlan:
 def run_evaluator(control: Control, plan: EvaluatorPlan, weights: Weights, rate_limiter: RateLimiter) -> None:
     """Entry point of the role: plays for its share of the time, and evaluates by the protocol when that is due."""
     torch.set_num_threads(1)
-    policy = _NewestPolicy(plan, weights)
+    policy = PulledNetwork(plan.config, plan.spec, plan.network, weights)
     player = _Player(control, plan, policy) if plan.share else None
     every, evaluated_at = plan.config.run.evaluate_every, plan.evaluated_at
     movement = _Movement()
@@ -107,7 +107,7 @@ def _rest_until(control: Control, end: float) -> None:
         control.sleep(min(remaining, _WAIT_S))
 
 
-def _evaluate(control: Control, plan: EvaluatorPlan, policy: _NewestPolicy, step: int) -> None:
+def _evaluate(control: Control, plan: EvaluatorPlan, policy: PulledNetwork, step: int) -> None:
     """Plays by the protocol of `veldt evaluate`."""
     config = dataclasses.replace(plan.config, envs=_in_process(plan))
     agent = Agent(
@@ -141,29 +141,10 @@ def _in_process(plan: EvaluatorPlan) -> EnvConfig:
     )
 
 
-class _NewestPolicy:
-    """A network with the newest weights; `version` is their version, -1 before any are published."""
-
-    def __init__(self, plan: EvaluatorPlan, weights: Weights) -> None:
-        self.network = make_network(plan.config, plan.spec, plan.network)
-        precision = plan.config.run.precision
-        self._parameters = apply_precision(self.network, precision, torch.device("cpu"))
-        self._arrays, self._weights, self.version = self._parameters.arrays(), weights, -1
-        weights.check(self._arrays)
-
-    def pull_if_newer(self) -> bool:
-        """Loads newer weights, if there are any; False while none have ever been published."""
-        version = self._weights.pull_if_newer(self.version, self._arrays)
-        if version != self.version:
-            self.version = version
-            self._parameters.refresh()
-        return version >= 0
-
-
 class _Player:
     """Plays episodes in its envs, always with the newest policy."""
 
-    def __init__(self, control: Control, plan: EvaluatorPlan, policy: _NewestPolicy) -> None:
+    def __init__(self, control: Control, plan: EvaluatorPlan, policy: PulledNetwork) -> None:
         self._control, self._plan, self._policy = control, plan, policy
         config = plan.config
         algorithm = config.make_algorithm(plan.spec.action)

@@ -10,6 +10,7 @@ from pathlib import Path
 from veldt.config.system_settings import ActorsConfig
 from veldt.config.train_config import TrainConfig
 from veldt.exchange.graph import Edge, Role, WeightsSpec, Wiring, role_name
+from veldt.exchange.rate_limiter import RateLimiterSpec
 from veldt.formatting import counted
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.own_names import RENDEZVOUS
@@ -21,9 +22,9 @@ from veldt.systems.roles.learner import LearnerPlan
 
 _COMPILE_S = 300.0  # deadline: an update may compile the network
 _UPDATE_S = 60.0  # deadline of a large update of a large network, beside other work
-_RENDEZVOUS_S = 300.0  # learners wait for each other at the start
-# Where cores are short, the learner has priority over actors, which must wait for it anyway.
-_ACTOR_NICENESS = 10
+RENDEZVOUS_S = 300.0  # learners wait for each other at the start
+# Where cores are short, learning has priority over acting, which must wait for it anyway.
+ACTING_NICENESS = 10
 
 
 def weights_edge(
@@ -32,6 +33,12 @@ def weights_edge(
     """Returns the edge of weights from the learner to all that act; graphs draw it to `target`. `writer` as in Edge."""
     layouts = {name: Layout(array.shape, str(array.dtype)) for name, array in run_plan.weights().items()}
     return Edge(source, target, "weights, two copies that none waits for", WeightsSpec(layouts), writer)
+
+
+def counts_edge(learners: int, batch: int) -> Edge:
+    """Returns the edge by which sampler-learners count their steps and updates, of `batch` rows (0: it varies)."""
+    spec = RateLimiterSpec.free(learners, learners, batch)
+    return Edge("learner", "learner", "counts of steps and updates", spec)
 
 
 def rendezvous_file(run: Path | None) -> Path:
@@ -74,8 +81,8 @@ def learners(
         num_checkpointed=1,  # all have the same state
         resumes_from="the checkpoint of step {step:,}",
         is_synchronised=True,
-        startup_timeout_s=_RENDEZVOUS_S,
-        gpus=int(run_plan.device.type != "cpu"),
+        startup_timeout_s=RENDEZVOUS_S,
+        gpus=run_plan.gpus_of_learner,
     )
 
 
@@ -116,8 +123,8 @@ def actors(
             for number in range(count)
         ],
         config.roles.max_restarts,
-        max(30.0, config.envs.env_timeout),
-        niceness=_ACTOR_NICENESS,
+        acting_deadline_s(config),
+        niceness=ACTING_NICENESS,
         least=least,
     )
 
@@ -148,10 +155,15 @@ def evaluators(
         [plan],
         [{"weights": weights, "rate_limiter": "rate_limiter"}],
         config.roles.max_restarts,
-        max(30.0, config.envs.env_timeout),
+        acting_deadline_s(config),
         least=0,
     )
     return (role,)
+
+
+def acting_deadline_s(config: TrainConfig) -> float:
+    """Seconds without a heartbeat after which a role that only acts counts as hung: one step may take `env_timeout`."""
+    return max(30.0, config.envs.env_timeout)
 
 
 def sampler_learner_deadline_s(config: TrainConfig) -> float:

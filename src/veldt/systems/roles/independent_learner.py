@@ -62,10 +62,9 @@ class IndependentSamplerLearner(SamplerLearnerRole):
         own = state_of_rank(newest_checkpoint(plan.run), plan) if plan.run is not None and is_first else None
         incarnation = plan.incarnations + control.restart_count
         seed = derive_seed(config.run.seed, ACTOR, rank, incarnation) if incarnation else config.run.seed
-        count = config.roles.learners
-        worker_rank = WorkerRank(
-            seed if own is None else own.meta["seed"], rank, count, is_synchronised=False
-        )
+        if own is not None:
+            seed = own.meta["seed"]
+        worker_rank = WorkerRank(seed, rank, config.roles.learners, is_synchronised=False)
         self._is_resumed = own is not None
         super().__init__(control, plan, rate_limiter, worker_rank, context, own)
 
@@ -74,10 +73,9 @@ class IndependentSamplerLearner(SamplerLearnerRole):
         learner = self._sampler_learner.learner
         if not self._is_resumed:
             learner.renew_targets()
-        # Updates that others made before this moment do not trigger its target update.
-        learner.updates = (
-            learner.updates if self._is_resumed else int(self._rate_limiter.updates_L[self._rank])
-        )
+        updates = learner.updates if self._is_resumed else int(self._rate_limiter.updates_L[self._rank])
+        # Set even if it stays the same: updates that others made before this moment do not move its target networks.
+        learner.updates = updates
         self._sampler_learner.acts_by_newest()
 
     def sync_state(self) -> SyncState:

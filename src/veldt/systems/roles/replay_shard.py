@@ -109,10 +109,8 @@ class _ShardCheckpoints:
 
     def __init__(self, control: Control, plan: ShardPlan, run: Path, buffer: ReplayBuffer) -> None:
         self._control, self._plan = control, plan
-        self._archive, self._writer = (
-            ReplayArchive(RunDirectory(run).replay / plan.group, buffer),
-            BackgroundWriter(),
-        )
+        self._archive = ReplayArchive(RunDirectory(run).replay / plan.group, buffer)
+        self._writer = BackgroundWriter()
         self._is_writing = False
         self._segments: list[dict[str, Any]] = []
         self._number = 0

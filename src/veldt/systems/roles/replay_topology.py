@@ -24,7 +24,7 @@ from veldt.systems.roles.replay_shard import ShardPlan, run_shard
 
 _DEPTH = 3  # slots per actor: one is being written, one is being stored, and one is ready
 _RESTORE_S = 300.0  # a shard that restarts reads its replay buffer from disk
-_HUNG_S = 30.0
+_HUNG_S = 30.0  # without a heartbeat, after which a shard counts as hung
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ def _rate_limiter_edge(settings: ApexConfig, algorithm: OffPolicy, share: int, e
         RateLimiterSpec(
             settings.actors,
             settings.learners,
-            algorithm.intensity,
-            algorithm.learning_starts,
-            share,
-            settings.rate_limit_tolerance or 2 * least,
+            intensity=algorithm.intensity,
+            learning_starts=algorithm.learning_starts,
+            batch_size=share,
+            slack=settings.rate_limit_tolerance or 2 * least,
             together=settings.is_synchronised,
         ),
     )
@@ -126,12 +126,12 @@ def _replay_role(run_plan: RunPlan, run: Path | None, envs: list[int], batches: 
                 config,
                 run_plan.spec,
                 algorithm.returns,
-                shard,
-                shards,
-                envs[shard],
-                list(range(0, envs[shard], width)),
-                checkpoint_run,
-                settings.insertions,
+                number=shard,
+                shards=shards,
+                width=envs[shard],
+                first=range(0, envs[shard], width),
+                run=checkpoint_run,
+                insertions=settings.insertions,
             )
             for shard in range(shards)
         ],

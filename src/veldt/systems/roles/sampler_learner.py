@@ -162,7 +162,7 @@ class SamplerLearner:
             self.batch_source = self._make_batch_source(forward, targets.forwards)
             self.archive = None
             if isinstance(self.batch_source, ReplaySource) and archive is not None:
-                from veldt.replay.archive import ReplayArchive
+                from veldt.replay.archive import ReplayArchive  # here, because it loads numba
 
                 self.archive = ReplayArchive(archive, self.batch_source.buffer)
             self.snapshot = Snapshot(
@@ -270,33 +270,36 @@ class SamplerLearner:
             self.envs.reset_ended()  # workers reset envs while this process learns
         new_steps = int(slot.valid.sum())
         rate = self.algorithm.learning_rate(progress, slot.steps * slot.width * self._sharing)
-        if self.thread_choice is not None:
-            torch.set_num_threads(self.thread_choice.threads)
-        trained_s, updates = self._clock.seconds["train"], self.learner.updates
         if self.archive is not None and self.archive.would_overwrite(slot.steps):
             finish_writing()
+        new_steps_of_all = new_steps
         if isinstance(self.batch_source, ReplaySource) and self._sharing > 1:
             # Summed, so that all ranks make as many updates.
             new_steps_of_all = int(self._edge.all_reduce_sum([new_steps])[0])
-        else:
-            new_steps_of_all = new_steps
-        for batch, acted in self.batch_source.batches(done + new_steps_of_all, progress):
-            with self._clock("train"):
-                loss = self.learner.update(batch, progress, rate)
-            lag = self.learner.updated_version - acted
-            self.batch_source.update_priorities(loss.priority)
-            updated(loss, lag, rate)
+        self._learn(done + new_steps_of_all, progress, rate, updated)
         update_observation_statistics(self.network, slot, self._edge)
         self.acts_by_newest()
-        trained_s = self._clock.seconds["train"] - trained_s
-        choice = self.thread_choice
-        if choice is not None and choice.add(trained_s, self.learner.updates - updates):
-            self._act_beside(choice.threads)
         episodes = self.episodes.add(slot)
         self._sampler.start_next_rollout()
         if waits:
             self.envs.finish_resets()
         return PhaseCounts(new_steps, slot.valid.size - new_steps, episodes, rate)
+
+    def _learn(self, done: int, progress: float, rate: float, updated: OnUpdate) -> None:
+        """Makes the updates that are due after `done` steps; then chooses the number of threads again, if it must."""
+        choice = self.thread_choice
+        if choice is not None:
+            torch.set_num_threads(choice.threads)
+        seconds_before, updates_before = self._clock.seconds["train"], self.learner.updates
+        for batch, acted in self.batch_source.batches(done, progress):
+            with self._clock("train"):
+                loss = self.learner.update(batch, progress, rate)
+            lag = self.learner.updated_version - acted
+            self.batch_source.update_priorities(loss.priority)
+            updated(loss, lag, rate)
+        seconds = self._clock.seconds["train"] - seconds_before
+        if choice is not None and choice.add(seconds, self.learner.updates - updates_before):
+            self._act_beside(choice.threads)
 
     def _act_beside(self, training: int) -> None:
         """Acts on as many threads as fit to this number of training threads."""

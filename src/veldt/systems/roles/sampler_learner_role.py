@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from veldt.algorithms.base import Loss
 from veldt.exchange.rate_limiter import RateLimiter
+from veldt.exchange.weights import Weights
 from veldt.learning.snapshot import Groups
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoint_files import Checkpoint, restoring
@@ -112,8 +113,9 @@ class SamplerLearnerRole(ABC):
         # take for the end of the writing.
         self._written: WrittenSegments | None = None
         config = plan.run_plan.config
-        with_replay = plan.run is not None and config.run.checkpoint_replay == "full"
-        archive = RunDirectory(plan.run).replay / plan.group if with_replay and plan.run is not None else None
+        archive = None
+        if plan.run is not None and config.run.checkpoint_replay == "full":
+            archive = RunDirectory(plan.run).replay / plan.group
         self._sampler_learner = SamplerLearner(
             plan.run_plan, worker_rank, self._clock, archive, self._note, context
         )
@@ -197,6 +199,12 @@ class SamplerLearnerRole(ABC):
     @abstractmethod
     def shared_groups(self, groups: Groups) -> Groups:
         """Returns the groups that a checkpoint has once for all ranks, from those of rank 0's snapshot."""
+
+    def publish(self, weights: Weights | None) -> None:
+        """Publishes the newest weights, from rank 0, if another role reads them."""
+        if weights is not None and self._rank == 0:
+            own = self._sampler_learner
+            weights.publish(own.learner.version, own.parameters.arrays())
 
     def exchange_metrics(self) -> dict[str, float]:
         """Metrics of the exchange between sampler-learners."""

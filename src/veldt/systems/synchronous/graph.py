@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veldt.exchange.gradients import AllReduce, GradientEdge, NoAllReduce
-from veldt.exchange.graph import Edge, Graph, Role
-from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
+from veldt.exchange.graph import Graph, Role
+from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.learning.snapshot import Groups
 from veldt.runs.checkpoint_files import Checkpoint
@@ -26,6 +26,8 @@ from veldt.runtime.roles import Control
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.digests import config_digests, weights_digest
 from veldt.systems.roles.graph_parts import (
+    RENDEZVOUS_S,
+    counts_edge,
     evaluators,
     rendezvous_file,
     sampler_learner_deadline_s,
@@ -39,7 +41,6 @@ from veldt.systems.roles.sampler_learner_role import (
     state_of_rank,
 )
 
-_RENDEZVOUS_S = 300.0  # learners wait for each other at the start
 _COMPARE_EVERY = 256  # phases between checks that all ranks have the same parameters
 
 
@@ -60,11 +61,7 @@ def synchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoi
     rendezvous = rendezvous_file(run)
     rows = run_plan.algorithm().update_rows(config.phase_width) // count
     evaluator_roles = evaluators(run_plan, checkpoint)
-    edges = {
-        "rate_limiter": Edge(
-            "learner", "learner", "counts of steps and updates", RateLimiterSpec.free(count, count, rows)
-        ),
-    }
+    edges = {"rate_limiter": counts_edge(count, rows)}
     if evaluator_roles:
         edges["weights"] = weights_edge(run_plan, "evaluator")
     learner = Role(
@@ -81,8 +78,8 @@ def synchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoi
         is_synchronised=True,
         deadline_s=sampler_learner_deadline_s(config),
         num_checkpointed=count,
-        startup_timeout_s=_RENDEZVOUS_S,
-        gpus=int(run_plan.device.type != "cpu"),
+        startup_timeout_s=RENDEZVOUS_S,
+        gpus=run_plan.gpus_of_learner,
     )
     return Graph((learner, *evaluator_roles), edges)
 
@@ -103,8 +100,7 @@ def _one_learner(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | N
         deadline_s=sampler_learner_deadline_s(config),
         num_checkpointed=1,
     )
-    counts = Edge("learner", "learner", "counts of steps and updates", RateLimiterSpec.free(1, 1, 0))
-    return Graph((learner,), {"rate_limiter": counts})
+    return Graph((learner,), {"rate_limiter": counts_edge(1, 0)})
 
 
 @flush_denormals()
@@ -147,7 +143,7 @@ class SynchronousLearner(SamplerLearnerRole):
         if count > 1:
             self._edge.assert_same_on_all_ranks(config_digests(config))
             self._compare()
-        self._publish()
+        self.publish(weights)
 
     def sync_state(self) -> SyncState:
         control, number = self._control, self._control.requested_snapshot
@@ -174,7 +170,7 @@ class SynchronousLearner(SamplerLearnerRole):
         self._phases += 1
         if self._phases % _COMPARE_EVERY == 0 and self._worker_rank.world_size > 1:
             self._compare()
-        self._publish()
+        self.publish(self._weights)
 
     def before_snapshot(self) -> None:
         """There is nothing to flush."""
@@ -185,9 +181,3 @@ class SynchronousLearner(SamplerLearnerRole):
     def _compare(self) -> None:
         """Checks that all ranks have the same parameters, which only a fault can make differ."""
         self._edge.assert_same_on_all_ranks({"parameters": weights_digest(self._sampler_learner.parameters)})
-
-    def _publish(self) -> None:
-        if self._weights is not None and self._rank == 0:
-            self._weights.publish(
-                self._sampler_learner.learner.version, self._sampler_learner.parameters.arrays()
-            )
