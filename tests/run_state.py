@@ -19,6 +19,7 @@ SMALL: dict[str, Any] = {
     "threads": 1,
     "precision": "fp32",
     "device": "cpu",
+    "env_backend": "in-process",  # a busy machine would take workers now and then, and with them other bits
     "anneal_learning_rate": True,
     "anneal_clip": True,
     "log_every": 0.0,
@@ -39,6 +40,7 @@ SMALL_REPLAYED: dict[str, Any] = {
     "threads": 1,
     "precision": "fp32",
     "device": "cpu",
+    "env_backend": "in-process",
     "log_every": 0.0,
 }
 

@@ -13,6 +13,9 @@ from imitation import Traffic, recorded
 
 from veldt.runtime import devices
 
+# Before any test: torch's first backward pass settles which devices its engine has threads for.
+imitation.register()
+
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:

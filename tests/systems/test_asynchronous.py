@@ -91,6 +91,7 @@ def test_one_learner_is_the_synchronous_system(tmp_path: Path) -> None:
         "hidden": (16,),
         "threads": 1,
         "precision": "fp32",
+        "env_backend": "in-process",
         "quiet": True,
     }
     alone = veldt.train("a2c", run_dir=tmp_path / "alone", **settings)
