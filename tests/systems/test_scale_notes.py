@@ -13,7 +13,7 @@ import veldt
 from tiny_runs import TINY
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
-from veldt.networks.own import NO_PARTS
+from veldt.networks.own import NO_PARTS, OwnParts
 from veldt.recipes.configure import configure
 from veldt.systems.roles.scale_notes import scale_notes
 
@@ -22,13 +22,20 @@ CELLS = ArraySpec((7, 7, 3), "uint8", largest=255.0)
 PLANES = ArraySpec((7, 7, 3), "uint8", largest=1.0)
 
 
-def notes(field: ArraySpec, number: float, reward: float, recipe: str = "ppo", **given: Any) -> list[str]:
+def notes(
+    field: ArraySpec,
+    number: float,
+    reward: float,
+    recipe: str = "ppo",
+    own: OwnParts = NO_PARTS,
+    **given: Any,
+) -> list[str]:
     """What is said of steps with this number among the observations, and this reward."""
     slot = Trajectory(EnvSpec({"": field}, ActionSpec("discrete", sizes=(2,), start=(0,))), 3, 2, None)
     slot.valid[:] = True
     slot.reward[1, 1] = reward
     slot.observation[""][2, 1] = number
-    config = configure(recipe, "CartPole-v1", {}, None, NO_PARTS, given).config
+    config = configure(recipe, "CartPole-v1", {}, None, own, given).config
     return list(scale_notes(slot, config))
 
 
@@ -50,10 +57,11 @@ def test_observations_are_named_with_what_to_do(field: ArraySpec, number: float,
     assert said is None or re.search(said, found[0])
 
 
-def test_nothing_is_said_of_what_is_normalised_or_clipped() -> None:
+def test_nothing_is_said_of_what_is_normalised_clipped_or_left_to_an_own_network() -> None:
     assert not notes(VECTOR, 1e4, 1.0, normalise_observations=True)
     assert not notes(VECTOR, 1.0, 1e3, normalise_rewards=True)
     assert not notes(VECTOR, 1.0, 1e3, clip_rewards=True)
+    assert not notes(VECTOR, 1e4, 1.0, own=OwnParts(network="mine:network"))
 
 
 @pytest.mark.parametrize(

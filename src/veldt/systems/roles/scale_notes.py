@@ -20,7 +20,7 @@ _DARK = 32  # real pictures are brighter; the ids of objects, and flags, are not
 
 
 def scale_notes(slot: Trajectory, config: TrainConfig) -> Iterator[str]:
-    """Yields a sentence for each field of the observations in the slot, and for its rewards, where there is reason to."""
+    """Yields a sentence for each field of the slot's observations, and for its rewards, where there is reason to."""
     # A network of the user's own may scale its inputs itself.
     if not own_names(config):
         for name, field in slot.spec.observation.items():
