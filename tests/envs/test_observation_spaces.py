@@ -104,6 +104,22 @@ def test_numbers_that_a_pixel_cannot_have_are_refused(pixels: list[float], is_di
         codec.write({"image": pixels} if is_dict else pixels, rows, 0)
 
 
+@pytest.mark.parametrize(
+    ("box", "largest"),
+    [
+        (spaces.Box(0, 1, (10, 10, 4), np.uint8), 1.0),
+        (spaces.Box(0, np.array([10, 5, 2], np.uint8), dtype=np.uint8), 10.0),
+        (spaces.Box(0, 1, (2,), np.bool_), 1.0),
+        (spaces.Box(-3, 2, (2,), np.int64), 3.0),
+        (spaces.Box(-1, np.inf, (2,)), np.inf),
+        (spaces.Box(-np.finfo(np.float32).max, 1, (2,)), np.inf),
+        (spaces.Box(-1, 1, (0,)), 0.0),
+    ],
+)
+def test_the_largest_number_within_the_bounds_is_known(box: spaces.Box, largest: float) -> None:
+    assert ObservationCodec(box).spec[""].largest == largest
+
+
 @pytest.mark.parametrize("name", OUT_OF_RANGE)
 def test_a_discrete_observation_outside_its_space_is_refused(name: str) -> None:
     """Gymnasium's encoding has no check: -1 would be the last state, and 3 of 2 the next number's first."""

@@ -218,13 +218,16 @@ def test_choices_are_described_from_their_first_to_their_last_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "shape", "expected"),
+    ("dtype", "most", "shape", "expected"),
     [
-        (np.uint8, (40, 40, 3), "pixels from 0 to 255"),
-        (np.uint8, (4,), "whole numbers from 0 to 255"),
-        (np.int64, (4,), "whole numbers"),
-        (np.float64, (4,), "real numbers"),
+        (np.uint8, 255, (40, 40, 3), "pixels from 0 to 255"),
+        (np.uint8, 255, (4,), "whole numbers from 0 to 255"),
+        (np.uint8, 10, (40, 40, 3), "whole numbers from 0 to 10"),
+        (np.int64, 255, (4,), "whole numbers"),
+        (np.float64, 255, (4,), "real numbers"),
     ],
 )
-def test_numbers_are_described_by_their_type(dtype: Any, shape: tuple[int, ...], expected: str) -> None:
-    assert meaning(spaces.Box(0, 200, shape, dtype)) == expected
+def test_numbers_are_described_by_their_type(
+    dtype: Any, most: int, shape: tuple[int, ...], expected: str
+) -> None:
+    assert meaning(spaces.Box(0, most, shape, dtype)) == expected

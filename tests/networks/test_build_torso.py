@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from veldt.envs.spec import ArraySpec, EnvSpec
 from veldt.errors import UsageError
-from veldt.networks.build import DictTorso, ImageTorso, UserTorso, build_torso
-from veldt.networks.torsos import MLP, ConvolutionalTorso, ImpalaTorso
+from veldt.networks.build import DictTorso, ImageTorso, UserTorso, build_torso, image_shape, scale_of
+from veldt.networks.torsos import MLP, ConvolutionalTorso, ImpalaTorso, small_net
 
 FLAT_IMAGE = ArraySpec((30, 40), "uint8")
 BATCH = 3
@@ -70,6 +70,42 @@ def test_a_matrix_of_floats_is_not_an_image() -> None:
     assert isinstance(build("auto", single(ArraySpec((30, 40), "float32"))), MLP)
 
 
+def test_arrays_of_three_dimensions_with_bounds_are_images_whatever_their_type() -> None:
+    """Planes of booleans or of numbers in [0, 1]: an MLP of all their numbers learns far more slowly."""
+    assert filters(build("auto", single(ArraySpec((10, 10, 4), "float32", largest=1.0)))) == [16]
+    assert isinstance(build("auto", single(ArraySpec((10, 10, 4), "float32"))), MLP)
+    assert isinstance(build("auto", single(ArraySpec((30, 40), "float32", largest=1.0))), MLP)
+    flattened = ArraySpec((10, 10, 4), "float32", is_box=False, largest=1.0)
+    assert isinstance(build("auto", single(flattened)), MLP)
+
+
+@pytest.mark.parametrize(
+    ("shape", "image"),
+    [
+        ((3, 210, 160), (3, 210, 160)),
+        ((210, 160, 3), (3, 210, 160)),
+        ((84, 84, 2), (2, 84, 84)),
+        ((10, 10, 6), (6, 10, 10)),
+        ((7, 10, 10), (7, 10, 10)),
+        ((12, 30, 40), (12, 30, 40)),
+        ((30, 40, 12), (12, 30, 40)),
+        ((8, 8, 119), (119, 8, 8)),  # more channels than cells a side, as in chess
+        ((119, 8, 8), (119, 8, 8)),
+        ((3, 3, 2), (2, 3, 3)),
+        ((4, 4, 16), (16, 4, 4)),
+        ((4, 104, 80), (4, 104, 80)),
+        ((10, 10, 10), (10, 10, 10)),
+    ],
+)
+def test_the_axis_of_the_channels_is_found(shape: tuple[int, ...], image: tuple[int, ...]) -> None:
+    assert image_shape(shape) == image
+
+
+def test_channels_are_last_where_all_sides_are_equal() -> None:
+    """As in MinAtar's Seaquest, whose ten planes are 10x10."""
+    assert ImageTorso((10, 10, 10), small_net, 1.0).channels_last
+
+
 def test_images_may_be_given_to_an_mlp() -> None:
     torso = build("mlp", single(ATARI))
     assert isinstance(torso, MLP)
@@ -107,6 +143,21 @@ def test_pixels_of_every_dtype_are_scaled(name: str) -> None:
     torch.testing.assert_close(torso(pixels), torso(pixels.float()))
     torso.to(torch.bfloat16)
     assert torch.equal(torso(pixels), torso(pixels.to(torch.bfloat16)))
+
+
+@pytest.mark.parametrize("name", ["a3c", "dqn", "impala", "small", "mlp"])
+@pytest.mark.parametrize("largest", [1.0, 10.0])
+def test_bytes_are_scaled_by_the_bound_of_their_space(name: str, largest: float) -> None:
+    cells = torch.randint(0, int(largest) + 1, (BATCH, 40, 40, 4), dtype=torch.uint8)
+    torso = build(name, single(ArraySpec((40, 40, 4), "uint8", largest=largest)))
+    of_floats = build(name, single(ArraySpec((40, 40, 4), "float32")))
+    of_floats.load_state_dict(torso.state_dict())
+    torch.testing.assert_close(of_floats(cells / largest), torso(cells), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("largest", [0.0, 255.0, float("inf")])
+def test_bytes_without_a_smaller_bound_are_divided_by_255(largest: float) -> None:
+    assert scale_of(ArraySpec((4,), "uint8", largest=largest)) == 1 / 255
 
 
 @pytest.mark.parametrize("name", ["a3c", "dqn", "impala", "small", "mlp"])

@@ -20,13 +20,15 @@ class ArraySpec:
 
     `shape` is what an env writes at each step. With `stack > 1` the network sees the last `stack` of them along a new
     first axis (single frames are stored, stacks are made when they are used). `is_box` says that the numbers are those
-    of a Box; else they are one-hot or flattened values of another space.
+    of a Box; else they are one-hot or flattened values of another space. `largest` is the largest absolute number
+    within the bounds of that Box; infinite if there is none.
     """
 
     shape: tuple[int, ...]
     dtype: str
     stack: int = 1
     is_box: bool = True
+    largest: float = math.inf
 
     @property
     def network_shape(self) -> tuple[int, ...]:

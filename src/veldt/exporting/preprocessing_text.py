@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from veldt.agent import Agent
 from veldt.envs.spec import ActionSpec, ArraySpec
-from veldt.networks.build import is_own_network
+from veldt.networks.build import is_own_network, scale_of
 from veldt.networks.normaliser import CLIP, NAME, normaliser_of
 from veldt.runs.own_names import WEIGHTS
 
@@ -50,9 +50,10 @@ def _field(agent: Agent, field: ArraySpec) -> str:
         scaled = (
             "as they are"
             if is_own_network(agent.config.network.network)
-            else "multiplied by 1/255 in the network"
+            else f"multiplied by 1/{1 / scale_of(field):g} in the network"
         )
-        what = "pixels" if len(shape) > 1 else "whole numbers from 0 to 255"
+        pixels = len(shape) > 1 and not field.largest < 255
+        what = "pixels" if pixels else f"whole numbers from 0 to {min(field.largest, 255):g}"
         return f"{what}, uint8 {shape}, {scaled}"
     if field.is_box:
         return f"numbers, converted to float32 {shape}"

@@ -127,7 +127,12 @@ def _meaning(space: spaces.Space[Any]) -> str:
             return "0 or 1"
     assert space.dtype is not None
     if space.dtype == np.uint8:
-        return "pixels from 0 to 255" if len(space.shape or ()) > 1 else "whole numbers from 0 to 255"
+        most = int(space.high.max(initial=0)) if isinstance(space, spaces.Box) else 255
+        return (
+            "pixels from 0 to 255"
+            if most == 255 and len(space.shape or ()) > 1
+            else f"whole numbers from 0 to {most}"
+        )
     return "real numbers" if space.dtype.kind == "f" else "whole numbers"
 
 

@@ -138,9 +138,9 @@ def build_torso(
 
 def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], last_layer: bool) -> nn.Module:
     shape = field.network_shape
-    scale = PIXEL if field.dtype == "uint8" else 1.0
-    is_image = field.dtype == "uint8" and _may_be_image(field)
-    if network == "mlp" or (not is_image and (network == "auto" or not _may_be_image(field))):
+    scale = scale_of(field)
+    is_image = _is_image(field) if network == "auto" else _may_be_image(field)
+    if network == "mlp" or not is_image:
         return mlp(math.prod(shape), scale=scale)
     side = min(image_shape(shape)[1:])
     if network == "auto":
@@ -159,9 +159,29 @@ def _field_torso(network: str, field: ArraySpec, mlp: Callable[..., MLP], last_l
     return ImageTorso(shape, functools.partial(entry.make, last_layer=last_layer), scale)
 
 
+def scale_of(field: ArraySpec) -> float:
+    """What veldt's networks multiply the numbers of a field by: uint8 by 1 / 255, or 1 / the bound of their space.
+
+    Planes of 0 and 1 would be 0 and 0.004 after a division by 255, from which networks hardly learn.
+    """
+    if field.dtype != "uint8":
+        return 1.0
+    return 1.0 / field.largest if 0 < field.largest < 255 else PIXEL
+
+
 def _may_be_image(field: ArraySpec) -> bool:
-    """Whether the shape is that of an image. Float arrays count as images only if a convolutional network is named."""
+    """Whether the shape is that of an image."""
     return len(field.network_shape) in (2, 3)
+
+
+def _is_image(field: ArraySpec) -> bool:
+    """Whether a field is taken for an image where no network is named: uint8, or three dimensions with finite bounds.
+
+    A matrix of real numbers is more often several vectors, such as the last steps of one.
+    """
+    if field.dtype == "uint8":
+        return _may_be_image(field)
+    return field.is_box and len(field.network_shape) == 3 and math.isfinite(field.largest)
 
 
 def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -174,4 +194,13 @@ def image_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _channels_last(shape: Sequence[int]) -> bool:
-    return len(shape) == 3 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4)
+    """Whether the last axis of an image is that of the channels: the two others are equal, or it is the shortest.
+
+    Where this does not decide, channels are last, as Gymnasium's environments have them.
+    """
+    if len(shape) != 3:
+        return False
+    first, middle, last = shape
+    if (first == middle) != (middle == last):
+        return first == middle
+    return last <= first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Mapping
@@ -86,7 +87,8 @@ class ObservationCodec:
             flat = spaces.flatten_space(leaf)
             assert flat.shape is not None
             return ArraySpec(flat.shape, "float32", is_box=False)
-        return ArraySpec(leaf.shape or (1,), "uint8" if leaf.dtype == np.uint8 else "float32")
+        dtype = "uint8" if leaf.dtype == np.uint8 else "float32"
+        return ArraySpec(leaf.shape or (1,), dtype, largest=_largest(leaf))
 
     @property
     def fields(self) -> dict[str, spaces.Space[Any]]:
@@ -136,6 +138,13 @@ class ObservationCodec:
             if np.shape(value) != shape:
                 raise ValueError(_shape_message("/".join(path), np.shape(value), shape))
             _store(value, row, index, "/".join(path))
+
+
+def _largest(space: spaces.Box) -> float:
+    """The largest absolute number within the bounds; infinite if there is none."""
+    largest = np.abs((space.low.astype(np.float64), space.high.astype(np.float64))).max(initial=0.0)
+    # Environments write the limits of a float's type for no bound.
+    return float(largest) if space.is_bounded() and largest < np.finfo(np.float32).max else math.inf
 
 
 def _store(value: Any, row: np.ndarray, index: int, name: str) -> None:

@@ -34,6 +34,7 @@ from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Act, ActingPolicy, InferencePlace, Sampler
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
 from veldt.systems.roles.pulled_network import PulledNetwork
+from veldt.systems.roles.scale_notes import scale_notes
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.02  # seconds between checks whether acting may continue
@@ -120,6 +121,7 @@ class _Actor:
             return
         slot = self._slot
         self._sampler.sample(self._annealing_steps())
+        self._send_scale_notes()
         with self._clock("infer"):
             extras = self._extras.of(self._sampler)
         arrays = self._free_slot()
@@ -137,6 +139,13 @@ class _Actor:
         self._send_episodes()
         self._send_periodically()
         self._sampler.start_next_rollout()
+
+    def _send_scale_notes(self) -> None:
+        """Warns of the scales of what the run's first actor met in its first slot."""
+        starts = self._plan.incarnations + self._control.restart_count
+        if self._plan.number == 0 and starts == 0 and self._sampler.phase == 1:
+            for text in scale_notes(self._slot, self._plan.config):
+                self._control.send(Note(f"warning: {text}", "warning"))
 
     def _annealing_steps(self) -> int:
         steps = self._rate_limiter.steps

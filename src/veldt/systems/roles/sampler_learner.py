@@ -42,6 +42,7 @@ from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.sampler import ActingPolicy, Sampler
 from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.scale_notes import scale_notes
 from veldt.systems.roles.thread_choice import ThreadChoice
 from veldt.tracking.stage_clock import StageClock
 
@@ -265,6 +266,9 @@ class SamplerLearner:
         """
         slot, progress = self.slot, min(1.0, steps / self._config.run.steps)
         self._sampler.sample(self._schedule(steps))
+        if self._sampler.phase == 1 and self._worker_rank.rank == 0:
+            for text in scale_notes(slot, self._config):
+                self._note(f"warning: {text}", "warning")
         waits = self._config.envs.resets == "wait"
         if waits:
             self.envs.reset_ended()  # workers reset envs while this process learns
