@@ -15,7 +15,14 @@ from run_state import SMALL
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.evaluation.evaluator import EvaluatedRows, play_until
 
-ATARI = {"num_envs": 3, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 25}
+ATARI = {
+    "num_envs": 3,
+    "horizon": 5,
+    "threads": 1,
+    "precision": "fp32",
+    "env_backend": "in-process",
+    "max_episode_steps": 25,
+}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 128}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 128}),
@@ -26,7 +33,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_whole_episodes_by_seed(name: str, tmp_path: Path) -> None:
     recipe, settings = RUNS[name]
-    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, env_backend="in-process", **settings)
+    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings)
     agent = veldt.load(run.path)
     width = settings["num_envs"]
     episodes = 2 * width + 1
@@ -57,7 +64,7 @@ def test_an_observation_of_another_shape_is_refused(
     name: str, shape: tuple[int, ...], tmp_path: Path
 ) -> None:
     recipe, settings = RUNS[name]
-    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, env_backend="in-process", **settings)
+    run = veldt.train(recipe, run_dir=tmp_path / "run", quiet=True, **settings)
     with pytest.raises(ValueError, match="the observation has shape"):
         veldt.load(run.path).act(np.zeros(shape, np.uint8))
 

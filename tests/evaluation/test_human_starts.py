@@ -19,7 +19,14 @@ from veldt.agent import Agent
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.evaluation.starts import Start, Starts, read_starts
 
-ATARI = {"num_envs": 3, "horizon": 5, "threads": 1, "precision": "fp32", "max_episode_steps": 40}
+ATARI = {
+    "num_envs": 3,
+    "horizon": 5,
+    "threads": 1,
+    "precision": "fp32",
+    "env_backend": "in-process",
+    "max_episode_steps": 40,
+}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 128}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 128}),
@@ -32,7 +39,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe, settings = RUNS[request.param]
     path = tmp_path_factory.mktemp("runs") / "run"
-    veldt.train(recipe, run_dir=path, quiet=True, env_backend="in-process", **settings)
+    veldt.train(recipe, run_dir=path, quiet=True, **settings)
     return path
 
 
