@@ -51,7 +51,7 @@ def test_same_run_in_any_arrangement(name: str, grouping: str, tmp_path: Path) -
     recipe, settings = RUNS[name]
     arrangements = ARRANGEMENTS[grouping][: 2 if name == "Breakout" else 3]
     for number, arrangement in enumerate(arrangements):
-        veldt.train(recipe, run_dir=tmp_path / str(number), quiet=True, **settings, **arrangement)
+        veldt.train(recipe, run_dir=tmp_path / str(number), quiet=True, **settings | arrangement)
         envs = {name for name in state_of(tmp_path / str(number)) if name.startswith("envs-")}
         assert len(envs) >= 4
         assert_same_run(tmp_path / "0", tmp_path / str(number))

@@ -163,7 +163,7 @@ class ReplaySource:
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         with self._clock("replay"):
-            self.buffer.append(self._slot)
+            self.store()
         self._steps, share = steps, self._share
         self._outside_rewards.count(self._slot)
         if steps <= self._starts_at or share.edge.all_reduce_max(float(len(self.buffer) < share.rows)):
@@ -187,6 +187,10 @@ class ReplaySource:
                 batch = self._make_batch(transitions)
             self.updates += 1
             yield batch, float(self._batch.version_N.mean())
+
+    def store(self) -> None:
+        """Appends the rollout to the replay buffer; nothing is to be done by a source with a buffer that others fill."""
+        self.buffer.append(self._slot)
 
     def update_priorities(self, priority: Tensor | None) -> None:
         if self._config.replay == "prioritised":
