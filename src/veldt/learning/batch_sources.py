@@ -189,7 +189,7 @@ class ReplaySource:
             yield batch, float(self._batch.version_N.mean())
 
     def store(self) -> None:
-        """Appends the rollout to the replay buffer; nothing is to be done by a source with a buffer that others fill."""
+        """Appends the rollout to the replay buffer; a source whose buffer another one fills does nothing."""
         self.buffer.append(self._slot)
 
     def update_priorities(self, priority: Tensor | None) -> None:
