@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EACH = 3  # damages of each kind of file
+EACH = 2  # damages of each kind of file
 
 
 @pytest.mark.long
