@@ -45,6 +45,16 @@ SMALL_REPLAYED: dict[str, Any] = {
 }
 
 
+# For A2C on an Atari game.
+SMALL_ATARI: dict[str, Any] = {
+    "num_envs": 3,
+    "horizon": 5,
+    "threads": 1,
+    "precision": "fp32",
+    "env_backend": "in-process",
+}
+
+
 def newest(run: Path) -> Checkpoint:
     """The newest checkpoint; a damaged one is a failure."""
 

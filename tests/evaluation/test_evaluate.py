@@ -11,18 +11,11 @@ import pytest
 import torch
 
 import veldt
-from run_state import SMALL
+from run_state import SMALL, SMALL_ATARI
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.evaluation.evaluator import EvaluatedRows, play_until
 
-ATARI = {
-    "num_envs": 3,
-    "horizon": 5,
-    "threads": 1,
-    "precision": "fp32",
-    "env_backend": "in-process",
-    "max_episode_steps": 25,
-}
+ATARI = SMALL_ATARI | {"max_episode_steps": 25}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 128}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 128}),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import veldt
 from run_state import SMALL_REPLAYED, newest
+from tiny_runs import TINY
 from veldt import cli
 from veldt.errors import EnvError
 from veldt.evaluation.evaluator import EvaluatedRows, Evaluation, _Sequence, play_steps
@@ -28,7 +29,6 @@ PONG: dict[str, Any] = {name: value for name, value in SMALL_REPLAYED.items() if
     "env": "ALE/Pong-v5",
     "network": "a3c",
     "steps": 100,
-    "env_backend": "in-process",
     "max_episode_steps": 50,
 }
 
@@ -193,3 +193,21 @@ def test_an_interrupted_evaluation_is_repeated_on_resume(
     veldt.resume(run.path, quiet=True)
     rows = [row for row in read_metrics(run.path) if row.get("eval/episodes")]
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]
+
+
+class StopsWhenEvaluated(veldt.Callback):
+    def __init__(self) -> None:
+        self.evaluated: list[float] = []
+
+    def on_evaluation(self, context: veldt.CallbackContext) -> None:
+        self.evaluated.append(context.metrics["eval/ep_return_mean"])
+        context.stop("good enough")
+
+
+def test_an_evaluation_after_which_a_callback_stops_the_run_is_not_repeated(tmp_path: Path) -> None:
+    stops, settings = StopsWhenEvaluated(), {"evaluate_every": 64, "evaluate_steps": 100}
+    run = veldt.train(
+        "ppo", env="CartPole-v1", run_dir=tmp_path / "run", callbacks=[stops], quiet=True, **TINY | settings
+    )
+    assert run.reason == "callback"
+    assert [read_metrics(run.path)[-1]["eval/ep_return_mean"]] == stops.evaluated

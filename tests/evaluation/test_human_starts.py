@@ -14,19 +14,12 @@ import torch
 
 import veldt
 from environments import Scripted
-from run_state import SMALL
+from run_state import SMALL, SMALL_ATARI
 from veldt.agent import Agent
 from veldt.envs.seeding import EVALUATION, derive_seed, episode_seed
 from veldt.evaluation.starts import Start, Starts, read_starts
 
-ATARI = {
-    "num_envs": 3,
-    "horizon": 5,
-    "threads": 1,
-    "precision": "fp32",
-    "env_backend": "in-process",
-    "max_episode_steps": 40,
-}
+ATARI = SMALL_ATARI | {"max_episode_steps": 40}
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "CartPole": ("ppo", SMALL | {"env": "CartPole-v1", "steps": 128}),
     "dictionary": ("ppo", SMALL | {"env": "environments:dictionary", "steps": 128}),

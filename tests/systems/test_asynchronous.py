@@ -70,11 +70,11 @@ def test_a_run_does_its_steps_and_is_resumed(name: str, tmp_path: Path) -> None:
         # The store's part of a checkpoint is the first unit's, and others may have been in a phase of theirs.
         missing = sum(updates) - int(before.groups["optimiser"]["count"])
         assert 0 <= missing <= 2 * 18, "none was lost"
-    again = veldt.resume(run.path, steps=8000, quiet=True)
-    assert again.summary["steps"] >= 8000
+    # So many steps that on a busy machine, too, the last learner begins before the others have made all of them.
+    again = veldt.resume(run.path, steps=10_000, quiet=True)
+    assert again.summary["steps"] >= 10_000
     more = np.array(newest(run.path).meta["rate_limiter"]["updates"]) - updates
-    # On a busy machine the last one may begin when the others have made all steps.
-    assert (more >= 0).all() and (more > 0).sum() > 1, "they go on"
+    assert (more > 0).all(), "each of them goes on"
     assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
 
 

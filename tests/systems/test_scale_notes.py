@@ -36,7 +36,7 @@ def notes(
     slot.reward[1, 1] = reward
     slot.observation[""][2, 1] = number
     config = configure(recipe, "CartPole-v1", {}, None, own, given).config
-    return list(scale_notes(slot, config))
+    return list(scale_notes(slot, config, config.make_algorithm(slot.spec.action)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import veldt
-from tiny_runs import TINY
 from veldt.algorithms.a2c import A2C, A2CConfig
 from veldt.algorithms.base import Loss
 from veldt.algorithms.registry import ALGORITHMS, AlgorithmEntry
@@ -125,21 +124,6 @@ def test_a_callback_stops_a_run_that_can_be_resumed(recipe: str, tmp_path: Path)
     counting, more = Counting(), run.summary["steps"] + 500
     again = veldt.resume(run.path, steps=more, quiet=True, callbacks=[counting])
     assert again.reason == "steps" and counting.steps[0] == run.summary["steps"]
-
-
-class StopsWhenEvaluated(Counting):
-    def on_evaluation(self, context: veldt.CallbackContext) -> None:
-        super().on_evaluation(context)
-        context.stop("good enough")
-
-
-def test_an_evaluation_after_which_a_callback_stops_the_run_is_not_repeated(tmp_path: Path) -> None:
-    stops, settings = StopsWhenEvaluated(), {"evaluate_every": 64, "evaluate_steps": 100}
-    run = veldt.train(
-        "ppo", env="CartPole-v1", run_dir=tmp_path / "run", callbacks=[stops], quiet=True, **TINY | settings
-    )
-    assert run.reason == "callback" and stops.calls["evaluation"] == 1
-    assert read_metrics(run.path)[-1]["eval/ep_return_mean"] == stops.evaluated[0]
 
 
 class Failing(veldt.Callback):

@@ -215,16 +215,14 @@ def _published(results: Results) -> dict[str, dict[str, float]]:
 
 
 def _differs(request: Request) -> list[str]:
-    sentences = ["Scores are those of training, with its exploration."]
-    if request.is_small:
-        sentences.insert(0, f"{_SMALL_STEPS:,} steps, of which little is learned.")
+    sentences = []
     if request.recipes:
-        sentences.insert(
-            0, f"The recipes {', '.join(request.recipes)} instead of the paper's configurations."
-        )
+        sentences.append(f"The recipes {', '.join(request.recipes)} instead of the paper's configurations.")
     elif request.is_small:
-        sentences.insert(0, "Two games and two configurations.")
-    return sentences
+        sentences.append("Two games and two configurations.")
+    if request.is_small:
+        sentences.append(f"{_SMALL_STEPS:,} steps, of which little is learned.")
+    return [*sentences, "Scores are those of training, with its exploration."]
 
 
 SCORES = Experiment(

@@ -144,7 +144,7 @@ class _Actor:
         """Warns of the scales of what the run's first actor met in its first slot."""
         starts = self._plan.incarnations + self._control.restart_count
         if self._plan.number == 0 and starts == 0 and self._sampler.phase == 1:
-            for text in scale_notes(self._slot, self._plan.config):
+            for text in scale_notes(self._slot, self._plan.config, self._algorithm):
                 self._control.send(Note(f"warning: {text}", "warning"))
 
     def _annealing_steps(self) -> int:

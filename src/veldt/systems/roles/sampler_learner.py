@@ -267,7 +267,7 @@ class SamplerLearner:
         slot, progress = self.slot, min(1.0, steps / self._config.run.steps)
         self._sampler.sample(self._schedule(steps))
         if self._sampler.phase == 1 and self._worker_rank.rank == 0:
-            for text in scale_notes(slot, self._config):
+            for text in scale_notes(slot, self._config, self.algorithm):
                 self._note(f"warning: {text}", "warning")
         waits = self._config.envs.resets == "wait"
         if waits:

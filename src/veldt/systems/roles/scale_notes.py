@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.base import Algorithm, OffPolicy
 from veldt.config.run_code import own_names
 from veldt.config.train_config import TrainConfig
 from veldt.envs.spec import ArraySpec
@@ -19,13 +19,13 @@ _LARGE, _SMALL_REWARD = 100.0, 0.01
 _DARK = 32  # real pictures are brighter; the ids of objects, and flags, are not above
 
 
-def scale_notes(slot: Trajectory, config: TrainConfig) -> Iterator[str]:
+def scale_notes(slot: Trajectory, config: TrainConfig, algorithm: Algorithm) -> Iterator[str]:
     """Yields a sentence for each field of the slot's observations, and for its rewards, where there is reason to."""
     # A network of the user's own may scale its inputs itself.
     if not own_names(config):
         for name, field in slot.spec.observation.items():
             yield from _about_field(name, field, slot.observation[name], config)
-    yield from _about_rewards(slot.reward[slot.valid], config, slot)
+    yield from _about_rewards(slot.reward[slot.valid], config, algorithm)
 
 
 def _about_field(name: str, field: ArraySpec, rows: np.ndarray, config: TrainConfig) -> Iterator[str]:
@@ -57,11 +57,10 @@ def _about_bytes(what: str, field: ArraySpec, largest: int) -> Iterator[str]:
         )
 
 
-def _about_rewards(reward: np.ndarray, config: TrainConfig, slot: Trajectory) -> Iterator[str]:
+def _about_rewards(reward: np.ndarray, config: TrainConfig, algorithm: Algorithm) -> Iterator[str]:
     learn = config.learn
     if getattr(learn, "normalise_rewards", False) or getattr(learn, "clip_rewards", False):
         return
-    algorithm = config.make_algorithm(slot.spec.action)
     if isinstance(algorithm, OffPolicy) and algorithm.reward_range is not None:
         return  # its atoms have a range, of which the learner speaks
     largest = float(np.abs(reward).max(initial=0.0))
