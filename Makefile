@@ -22,7 +22,7 @@ WORKERS = 3
 ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests | sort)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint docs dist venv clean moved
+.PHONY: help demo test test-long test-all lint docs dist venv clean moved
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
@@ -34,13 +34,17 @@ demo: $(STAMP) ## train PPO on CartPole-v1 until it is solved, evaluate it, writ
 	$(BIN)/veldt report "$$run" && \
 	echo && echo "The run's report:" && ls -1d "$$PWD/$$run"/report.*
 
-test: lint ## lint, types, import rules, then every test that is not marked `long`
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not alone and not long"
-	$(BIN)/python -m pytest -m "alone and not long" $(ALONE)
+test: lint ## lint, types, import rules, then every test that is not marked `long` or `exhaustive`
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not alone and not long and not exhaustive"
+	$(BIN)/python -m pytest -m "alone and not long and not exhaustive" $(ALONE)
 
 test-long: $(STAMP) ## the tests marked `long`: all algorithms in all systems, Ray on several nodes, many kills
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not alone"
-	$(BIN)/python -m pytest -m "long and alone" $(ALONE)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not alone and not exhaustive"
+	$(BIN)/python -m pytest -m "long and alone and not exhaustive" $(ALONE)
+
+test-all: test test-long ## all tests: also those marked `exhaustive`, more variants of what the others show
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "exhaustive and not alone"
+	$(BIN)/python -m pytest -m "exhaustive and alone" $(ALONE)
 
 lint: $(STAMP) ## style, formatting, types and import rules, without the tests
 	$(BIN)/ruff check --no-cache . # the cache does not notice that a new file has made an import local

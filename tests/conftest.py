@@ -25,14 +25,15 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, os.environ.get("P
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks the tests of long_variants.txt as `long`. Where all tests are collected, each line must name one."""
-    lines = (Path(HERE) / "long_variants.txt").read_text().splitlines()
-    names = {line for line in lines if line and not line.startswith("#")}
-    found = [item for item in items if item.nodeid in names]
-    for item in found:
-        item.add_marker(pytest.mark.long)
-    if config.args == config.getini("testpaths") and (unknown := names - {item.nodeid for item in found}):
-        raise pytest.UsageError(f"tests/long_variants.txt names no test: {', '.join(sorted(unknown))}")
+    """Marks the tests of the two lists of variants. Where all tests are collected, each line must name one."""
+    for mark in ("long", "exhaustive"):
+        listed = f"{mark}_variants.txt"
+        names = {line for line in (Path(HERE) / listed).read_text().splitlines() if line and line[0] != "#"}
+        found = [item for item in items if item.nodeid in names]
+        for item in found:
+            item.add_marker(mark)
+        if config.args == config.getini("testpaths") and (unknown := names - {item.nodeid for item in found}):
+            raise pytest.UsageError(f"tests/{listed} names no test: {', '.join(sorted(unknown))}")
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ def outputs_without_veldt(made: Path, observations: np.ndarray) -> dict[str, np.
 
 @pytest.mark.timeout(400)  # to compile takes half a minute alone
 @compiles
+@pytest.mark.long
 def test_the_compiled_policy_needs_torch_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     agent, out = trained(tmp_path), tmp_path / "out"
     main(["export", str(agent.path), "--out", str(out), "--aot-inductor", "--no-video", "--episodes", "1"])

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 ATARI = {name: value for name, value in SMALL.items() if name != "hidden"}
 Runs = dict[str, tuple[str, dict[str, Any]]]
-# Graphs of two kinds in `make test`: a file of each takes several seconds.
+# In `make test`: the files of a policy take several seconds.
 RUNS: Runs = {
     "normalised": ("ppo", SMALL | {"env": "Pendulum-v1", "normalise_observations": True}),
     "rainbow": ("rainbow", SMALL_REPLAYED | {"env": "CartPole-v1", "noisy": True}),
@@ -50,7 +50,7 @@ OTHERS: Runs = {
 }
 # As files, too: the others differ from these in their inputs only.
 FILES = {name: run for name, run in OTHERS.items() if name not in ("integers", "choices", "table")}
-Exported = dict[str, tuple[veldt.Agent, list[Any], Path]]
+Exported = tuple[veldt.Agent, list[Any], Path]
 
 
 def column(observation: Any, name: str) -> Any:
@@ -71,41 +71,27 @@ def samples(agent: veldt.Agent, count: int) -> list[Any]:
     return [space.sample() for _ in range(count)]
 
 
-def run_graphs(runs: Runs, folder: Path) -> Exported:
-    """Returns each run's agent, the observations of three steps, and its export, whose graphs have run on these."""
-    found: Exported = {}
-    for name, (recipe, settings) in runs.items():
-        agent = trained(recipe, settings, folder / name)
-        made = veldt.export(agent.path, onnx=True, torch_export=True, video=False, episodes=1)
-        steps = [samples(agent, 5)] * 3
-        graph = json.loads((made.path / "config.json").read_text())["graph"]["inputs"]
-        inputs = {
-            f"{step}:{each['name']}": np.stack(
-                [np.asarray(column(one, each["name"]), each["dtype"]) for one in observations]
-            )
-            for step, observations in enumerate(steps)
-            for each in graph
-            if each["name"].startswith("observation")
-        }
-        if state := [each for each in graph if each["name"] == "state"]:
-            inputs["state_size"] = np.array(state[0]["shape"][0])
-        np.savez(made.path / "inputs.npz", **inputs)
-        found[name] = agent, steps, made.path
+def run_graphs(recipe: str, settings: dict[str, Any], folder: Path) -> Exported:
+    """Returns a run's agent, the observations of three steps, and the run's export, whose graphs have run on these."""
+    agent = trained(recipe, settings, folder / "run")
+    made = veldt.export(agent.path, onnx=True, torch_export=True, video=False, episodes=1)
+    steps = [samples(agent, 5)] * 3
+    graph = json.loads((made.path / "config.json").read_text())["graph"]["inputs"]
+    inputs = {
+        f"{step}:{each['name']}": np.stack(
+            [np.asarray(column(one, each["name"]), each["dtype"]) for one in observations]
+        )
+        for step, observations in enumerate(steps)
+        for each in graph
+        if each["name"].startswith("observation")
+    }
+    if state := [each for each in graph if each["name"] == "state"]:
+        inputs["state_size"] = np.array(state[0]["shape"][0])
+    np.savez(made.path / "inputs.npz", **inputs)
     for kind in ("onnx", "torch"):
         runner = Path(__file__).with_name("graph_runner.py")
-        folders = [str(path) for _, _, path in found.values()]
-        subprocess.run([sys.executable, str(runner), kind, *folders], check=True, timeout=100)
-    return found
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    return run_graphs(RUNS, tmp_path_factory.mktemp("exported"))
-
-
-@pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    return run_graphs(FILES, tmp_path_factory.mktemp("others"))
+        subprocess.run([sys.executable, str(runner), kind, str(made.path)], check=True, timeout=100)
+    return agent, steps, made.path
 
 
 INF = np.inf
@@ -128,17 +114,13 @@ def test_continuous_actions_are_converted_as_by_the_agent(box: spaces.Box) -> No
     np.testing.assert_allclose(converted, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["onnx", "torch"])
-@pytest.mark.parametrize("name", RUNS)
-def test_the_outputs_are_those_of_the_agent(name: str, kind: str, exported: Exported) -> None:
-    check(kind, *exported[name])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["onnx", "torch"])
-@pytest.mark.parametrize("name", FILES)
-def test_the_outputs_of_other_policies_are_those_of_the_agent(name: str, kind: str, others: Exported) -> None:
-    check(kind, *others[name])
+@pytest.mark.parametrize("name", [*RUNS, *(pytest.param(name, marks=pytest.mark.long) for name in FILES)])
+def test_the_outputs_are_those_of_the_agent(name: str, tmp_path: Path) -> None:
+    exported = run_graphs(*(RUNS | FILES)[name], tmp_path)
+    check("onnx", *exported)
+    check("torch", *exported)
+    for file in ("policy.onnx", "policy.pt2"):
+        assert str(ROOT).encode() not in (exported[2] / file).read_bytes(), "a path of this machine"
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -176,12 +158,6 @@ def check(kind: str, agent: veldt.Agent, steps: list[Any], path: Path) -> None:
                 weights = np.exp(got["logits"])
                 shares = weights / weights.sum(-1, keepdims=True)
                 np.testing.assert_allclose(shares, described["probabilities"], atol=1e-5)
-
-
-def test_graphs_show_no_paths_of_this_machine(exported: Exported) -> None:
-    for _, _, path in exported.values():
-        for name in ("policy.onnx", "policy.pt2"):
-            assert str(ROOT).encode() not in (path / name).read_bytes()
 
 
 def test_a_network_that_no_graph_can_hold_is_one_sentence(tmp_path: Path) -> None:
