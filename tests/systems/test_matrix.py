@@ -75,7 +75,13 @@ def settings_of(system: str, algorithm: str) -> tuple[str, dict[str, Any]]:
     elif algorithm == "ppo":
         settings |= {"batch_size": 64, "minibatches": 1, "epochs": 4}
     else:
-        settings |= {"batch_size": 32, "learning_starts": 400, "buffer_size": 4000, "training_intensity": 8.0}
+        settings |= {
+            "steps": 4000,
+            "batch_size": 32,
+            "learning_starts": 400,
+            "buffer_size": 4000,
+            "training_intensity": 8.0,
+        }
         settings |= {"target_update_interval": 50}
         if algorithm in ("c51", "rainbow"):
             settings |= {"value_min": -1.0, "value_max": 2.0, "atoms": 13}
