@@ -11,6 +11,7 @@ import pytest
 import torch
 from imitation import Traffic, recorded
 
+from veldt.learning.diagnostics import Diagnostics
 from veldt.runtime import devices
 
 # Before any test: torch's first backward pass settles which devices its engine has threads for.
@@ -48,3 +49,19 @@ def traffic_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[type, str], list[Tr
         return calls
 
     return watch
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, torch.Tensor]]:
+    """The norms of each update that is measured from here on."""
+    found: list[dict[str, torch.Tensor]] = []
+    after_update = Diagnostics.after_update
+
+    def noted(diagnostics: Diagnostics) -> dict[str, torch.Tensor]:
+        metrics = after_update(diagnostics)
+        if metrics:
+            found.append(metrics)
+        return metrics
+
+    monkeypatch.setattr(Diagnostics, "after_update", noted)
+    return found

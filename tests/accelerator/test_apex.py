@@ -131,6 +131,14 @@ def test_the_values_are_the_cpus(name: str, device: torch.device) -> None:
         assert_same(here.values(), there.values())
 
 
+def test_norms_and_cosines_change_no_bit(measured: list[dict[str, torch.Tensor]]) -> None:
+    with roles("dqn", "cpu") as plain, roles("dqn", "cpu", log_norms=True, log_saturation=True) as logged:
+        for each in (plain, logged):
+            each.play(8)
+        assert logged.learner._learner.updates == plain.learner._learner.updates > 4 and measured
+        assert_same(plain.values(), logged.values())
+
+
 @pytest.mark.parametrize(
     ("name", "settings"),
     [

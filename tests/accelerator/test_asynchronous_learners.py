@@ -43,10 +43,10 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 class Roles:
     """Two learners on `device`, which take turns."""
 
-    def __init__(self, name: str, device: object) -> None:
-        recipe, settings = RUNS[name]
-        own = {key: value for key, value in (SETTINGS | settings).items() if key != "device"}
-        system = System(recipe, "CartPole-v1", device, **own)
+    def __init__(self, name: str, device: object, **settings: Any) -> None:
+        recipe, own = RUNS[name]
+        settings = {key: value for key, value in (SETTINGS | own | settings).items() if key != "device"}
+        system = System(recipe, "CartPole-v1", device, **settings)
         self.store, rate_limiter = system.edges["store"], system.edges["rate_limiter"]
         self.learners = [
             _AsynchronousLearner(Alone(), plan, rate_limiter, self.store, system.edges.get("weights"))
@@ -75,8 +75,8 @@ class Roles:
 
 
 @contextmanager
-def roles(name: str, device: object) -> Iterator[Roles]:
-    made = Roles(name, device)
+def roles(name: str, device: object, **settings: Any) -> Iterator[Roles]:
+    made = Roles(name, device, **settings)
     try:
         yield made
     finally:
@@ -91,6 +91,14 @@ def test_the_values_are_the_cpus(name: str, device: torch.device) -> None:
             each.play(8)
         assert there.updates == here.updates > 6
         assert_same(here.values(), there.values())
+
+
+def test_norms_and_cosines_change_no_bit(measured: list[dict[str, torch.Tensor]]) -> None:
+    with roles("a3c", "cpu") as plain, roles("a3c", "cpu", log_norms=True, log_saturation=True) as logged:
+        for each in (plain, logged):
+            each.play(6)
+        assert logged.updates == plain.updates > 4 and measured
+        assert_same(plain.values(), logged.values())
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -18,6 +18,7 @@ import torch
 from imitation import Traffic
 from roles import Alone, System
 
+from run_state import assert_same
 from veldt.learning.learner import Learner
 from veldt.systems.ga3c.agents import AgentHost
 from veldt.systems.ga3c.model import Model
@@ -43,10 +44,10 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 class Roles:
     """A model on `device`, and one process with all agents."""
 
-    def __init__(self, name: str, device: object) -> None:
+    def __init__(self, name: str, device: object, **more: Any) -> None:
         env, settings = RUNS[name]
         own = {"num_envs": AGENTS, "agent_processes": 1, "horizon": STEPS, "training_rows": AGENTS * STEPS}
-        system = System("ga3c", env, device, seed=3, **own | settings)
+        system = System("ga3c", env, device, seed=3, **own | settings | more)
         inference, rollouts, rate_limiter = (
             system.edges[key] for key in ("inference", "rollouts", "rate_limiter")
         )
@@ -74,8 +75,8 @@ class Roles:
 
 
 @contextmanager
-def roles(name: str, device: object) -> Iterator[Roles]:
-    made = Roles(name, device)
+def roles(name: str, device: object, **more: Any) -> Iterator[Roles]:
+    made = Roles(name, device, **more)
     try:
         yield made
     finally:
@@ -93,6 +94,15 @@ def test_the_values_are_the_cpus(name: str, device: torch.device) -> None:
         assert one.keys() == two.keys()
         for key, value in one.items():
             np.testing.assert_array_equal(two[key], value, key)
+
+
+def test_norms_and_cosines_change_no_bit(measured: list[dict[str, torch.Tensor]]) -> None:
+    with roles("a2c", "cpu") as plain, roles("a2c", "cpu", log_norms=True, log_saturation=True) as logged:
+        for _ in range(4):
+            plain.rollout()
+            logged.rollout()
+        assert logged.model._learner.updates == plain.model._learner.updates > 2 and measured
+        assert_same(plain.values(), logged.values())
 
 
 @pytest.mark.parametrize("name", ["a2c", "an LSTM", "a dictionary"])

@@ -109,8 +109,8 @@ class Roles(ABC):
 
 
 class Bundles(Roles):
-    def __init__(self, device: object) -> None:
-        super().__init__(device, SETTINGS | {"env_backend": "in-process", "alternate": "off"})
+    def __init__(self, device: object, **more: Any) -> None:
+        super().__init__(device, SETTINGS | {"env_backend": "in-process", "alternate": "off"} | more)
         server = self.server
         self._workers = [
             _GorilaWorker(Served(server), plan, self.rate_limiter, server.gradients, server.parts)
@@ -132,8 +132,8 @@ class Bundles(Roles):
 
 
 class WithActors(Roles):
-    def __init__(self, device: object) -> None:
-        super().__init__(device, SETTINGS | {"actors": 2, "shards": 1})
+    def __init__(self, device: object, **more: Any) -> None:
+        super().__init__(device, SETTINGS | {"actors": 2, "shards": 1} | more)
         server, edges, plans = self.server, self.system.edges, self.system.plans
         batches, slots = [edges["batches 0"], edges["batches 1"]], edges["steps 0"]
         self._shard = ReplayShard(Alone(), plans["replay"][0], slots, batches)
@@ -171,8 +171,8 @@ class WithActors(Roles):
 KINDS: dict[str, type[Roles]] = {"bundles": Bundles, "actors": WithActors}
 
 
-def roles(kind: str, device: object) -> closing[Roles]:
-    return closing(KINDS[kind](device))  # type: ignore[call-arg, arg-type]
+def roles(kind: str, device: object, **more: Any) -> closing[Roles]:
+    return closing(KINDS[kind](device, **more))  # type: ignore[call-arg, arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,6 +183,15 @@ def test_the_values_are_the_cpus(kind: str, device: torch.device) -> None:
         updates = [[learner.updates for learner in each.learners] for each in (here, there)]
         assert updates[0] == updates[1] and min(updates[0]) > 2
         assert_same(here.values(), there.values())
+
+
+def test_norms_and_cosines_change_no_bit(measured: list[dict[str, torch.Tensor]]) -> None:
+    on = {"log_norms": True, "log_saturation": True}
+    with roles("bundles", "cpu") as plain, roles("bundles", "cpu", **on) as logged:
+        for each in (plain, logged):
+            each.play(12)
+        assert sum(learner.updates for learner in logged.learners) > 4 and measured
+        assert_same(plain.values(), logged.values())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -194,3 +194,31 @@ def test_a_restarted_actor_does_not_continue_the_episode_of_the_one_that_was_kil
         for frames in (batch.observation["frame"], batch.next_observation["frame"])
     )
     assert np.array_equal(actor_N, after_N) and set(actor_N) == {1, 2}
+
+
+def test_each_step_is_stored_as_often_as_asked_and_each_copy_has_its_own_priority(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Horgan et al. insert each transition k times (figure 6)."""
+
+    def stored(insertions: int) -> tuple[ReplayBuffer, ReplayBatch]:
+        arrived = [slot_of(1, 0, is_first=True), slot_of(1, STEPS, is_first=False)]
+        slots = ListedSlots(arrived, HeldWriter(monkeypatch))
+        config = with_settings(CONFIG, {"buffer_size": 100})
+        plan = ShardPlan(config, SPEC, RETURNS, 0, 1, width=WIDTH, first=[0], insertions=insertions)
+        shard = ReplayShard(None, plan, slots, [])  # type: ignore[arg-type]
+        while slots.num_stored < len(arrived):
+            shard.step()
+        batch = ReplayBatch.allocate(batch_layouts(SPEC, 600))
+        shard._buffer.sample(batch, seed=5)
+        return shard._buffer, batch
+
+    once, drawn_once = stored(1)
+    thrice, drawn = stored(3)
+    assert len(thrice) == 3 * len(once) > 0
+    assert len(set(drawn.key_N)) == 3 * len(set(drawn_once.key_N)) == len(thrice)
+    np.testing.assert_array_equal(np.unique(drawn.mass_N), np.unique(drawn_once.mass_N))
+    thrice.update(drawn.key_N[:1], np.array([9.0], np.float32))
+    highest = drawn_once.mass_N.max()
+    thrice.sample(drawn, seed=6)
+    assert len(set(drawn.key_N[drawn.mass_N > highest])) == 1
