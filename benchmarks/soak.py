@@ -53,12 +53,16 @@ RUNS: dict[str, tuple[str, ...]] = {
     "a2c": ("--learners", "2", "--num-envs", "4"),
     "ppo": ("--env-backend", "workers", "--processes", "2", "--num-envs", "8", "--batch-size", "512"),
     "dqn": ("--learners", "2", "--num-envs", "4", "--buffer-size", "20000"),
+    "c51": ("--learners", "2", "--num-envs", "4", "--buffer-size", "20000"),
+    "rainbow": ("--learners", "2", "--num-envs", "4", "--buffer-size", "20000"),
+    "ddpg": ("--env", "Pendulum-v1", "--learners", "2", "--num-envs", "4", "--buffer-size", "20000"),
     "a3c": ("--learners", "2", "--num-envs", "8"),
     "appo": ("--learners", "2", "--num-envs", "8", "--batch-size", "256"),
     "async-dqn": ("--learners", "2", "--num-envs", "8", "--buffer-size", "20000"),
     "ga3c": (),
     "gorila": ("--learners", "2", "--parameter-shards", "2", "--buffer-size", "20000"),
     "apex-dqn": ("--actors", "2", "--shards", "2", "--num-envs", "8", "--buffer-size", "20000"),
+    "apex-ddpg": ("--env", "Pendulum-v1", "--actors", "2", "--num-envs", "8", "--buffer-size", "20000"),
     "impala": ("--actors", "2", "--num-envs", "8"),
 }
 _OF_ENVS = re.compile(
@@ -89,13 +93,14 @@ class SoakedRun:
         self.run, self._tmp = self.place / "run", self.place / "tmp"
         self._tmp.mkdir()
         self._shared_before = _shared_memory()
+        env = () if "--env" in RUNS[recipe] else ("--env", "CartPole-v1")
         restarts = () if recipe in WITHOUT_RESTARTS else ("--max-restarts", "100000")
         on_env_error = ("--on-env-error", "restart") if recipe in WITHOUT_RESTARTS else ()
         self._cluster = ("--cluster", cluster) if cluster else ()
         self._begin(
-            *("train", recipe, "--env", "CartPole-v1", "--run-dir", str(self.run), "--seed", str(seed)),
+            *("train", recipe, "--run-dir", str(self.run), "--seed", str(seed)),
             *("--steps", "100000000", "--checkpoint-every", "2000", "--log-every", "0.5"),
-            *(*RUNS[recipe], *restarts, *on_env_error, *self._cluster),
+            *(*env, *RUNS[recipe], *restarts, *on_env_error, *self._cluster),
         )
 
     def _begin(self, *arguments: str) -> None:

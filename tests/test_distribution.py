@@ -13,9 +13,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def tracked_files() -> set[str]:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return {name for name in listed.stdout.split("\n") if (ROOT / name).is_file()}
+def source_files(root: Path = ROOT) -> set[str]:
+    """The tracked files of a repository, or what an unpacked sdist says that it has."""
+    if (root / ".git").exists():
+        command = ["git", "ls-files"]
+        listed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    else:
+        listed = (root / "src/veldt.egg-info/SOURCES.txt").read_text()
+    made = ("PKG-INFO", "setup.cfg", "src/veldt.egg-info/")  # by the building itself
+    return {name for name in listed.split("\n") if (root / name).is_file() and not name.startswith(made)}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +29,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the sdist, and the wheel that was built from it."""
     out = tmp_path_factory.mktemp("dist")
     copy = tmp_path_factory.mktemp("copy") / "veldt"
-    for name in tracked_files():  # building writes into the source tree
+    for name in source_files():  # building writes into the source tree
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         (copy / name).write_bytes((ROOT / name).read_bytes())
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(copy)]
@@ -36,9 +42,10 @@ def test_the_sdist_has_every_file_of_the_repository(distributions: Path, tmp_pat
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
         archive.extractall(tmp_path, filter="data")
-    assert tracked_files() - names - {".gitignore"} == set()
-    # Its tests run from itself.
+    assert source_files() - names - {".gitignore"} == set()
+    # Its tests run from itself, these here included.
     (unpacked,) = tmp_path.iterdir()
+    assert source_files(unpacked) == source_files() - {".gitignore"}
     tests = ["tests/functional/test_losses.py", "tests/envs/test_observation_spaces.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests],
