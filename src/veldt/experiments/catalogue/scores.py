@@ -171,7 +171,7 @@ def _differs(request: Request) -> list[str]:
         *sentences,
         "The verdict and the curves are of the scores of training, with its exploration; beside them is an evaluation "
         f"at the end of each run{evaluation}, not the best one during training.",
-        "Null-op starts only: human starts need games that a human has played. `veldt record-starts RUN --play` "
+        "Null-op starts only: human starts need games that a human has played. `veldt record-starts` with `--play` "
         "records them, and `veldt evaluate RUN --starts FILE` gives the score of a run from them, also normalised by "
         "the scores of humans from human starts.",
     ]
