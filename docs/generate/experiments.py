@@ -7,10 +7,19 @@ from pathlib import Path
 
 from generate.parts import Parts, table
 from veldt.experiments.catalogue import EXPERIMENTS
-from veldt.experiments.experiment import Request
+from veldt.experiments.experiment import Experiment, Request
+from veldt.formatting import counted
 
 PAGE = Path(__file__).parents[1] / "guide" / "experiments.md"
 PICTURES = Path(__file__).parents[1] / "images" / "experiments"
+
+# Flags of the commands that made the results, where these were not made with an experiment's own scale and seeds.
+_FLAGS = {
+    "sampling": "--scale paper",
+    "replicas": "--seeds 8",
+    "epsilons": "--seeds 10",
+    "gorila-scaling": "--seeds 3",
+}
 
 
 def experiments() -> str:
@@ -23,7 +32,7 @@ def experiments() -> str:
 
 
 def results() -> str:
-    """Returns what each experiment showed, what differs from the paper, and its pictures, if it has any.
+    """Returns what each experiment showed, by which command, what differs from the paper, and its pictures, if any.
 
     The sentences are in docs/images/experiments/NAME.txt, and the pictures beside them.
     """
@@ -32,7 +41,13 @@ def results() -> str:
         says = PICTURES / f"{one.name}.txt"
         text = says.read_text().strip() if says.exists() else "No results: it was not run for this page."
         differs = " ".join(one.differs(Request("small", one.seeds[0])))
-        parts += [f"### {one.name}", text, f"What differs from the paper: {differs}"]
+        command = " ".join(filter(None, ("veldt experiment", one.name, _FLAGS.get(one.name))))
+        parts += [
+            f"### {one.name}",
+            f"Made by `{command}`{_seeds(one)}.",
+            text,
+            f"What differs from the paper: {differs}",
+        ]
         parts += [
             f"![{one.name}](../images/experiments/{picture.name})"
             for picture in sorted(PICTURES.glob(f"{one.name}-*.png"))
@@ -40,6 +55,12 @@ def results() -> str:
         if (PICTURES / f"{one.name}-curves.csv").exists():
             parts.append(f"The points of its curves: [CSV](../images/experiments/{one.name}-curves.csv).")
     return "\n\n".join(parts)
+
+
+def _seeds(one: Experiment) -> str:
+    """Returns the number of seeds in words, where the command does not name it."""
+    repeats = one.repeats and "--seeds" not in _FLAGS.get(one.name, "")
+    return f" ({counted(one.seeds[0], 'seed', 'seeds')})" if repeats else ""
 
 
 def pages() -> dict[Path, Parts]:

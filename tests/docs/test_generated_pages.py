@@ -61,6 +61,7 @@ def test_every_experiment_has_a_section_with_what_differs_from_its_paper() -> No
     sections = re.split(r"^### ", experiments.results(), flags=re.MULTILINE)[1:]
     assert [section.split("\n")[0] for section in sections] == list(experiments.EXPERIMENTS)
     for section in sections:
+        assert f"\n\nMade by `veldt experiment {section.split(chr(10))[0]}" in section
         assert "\n\nWhat differs from the paper: " in section
         assert re.search(r"agrees? (with|for|cannot)|No results: it was not run", section), section
 

@@ -20,6 +20,7 @@ from tiny_runs import TINY
 from veldt import cli
 from veldt.errors import EnvError
 from veldt.evaluation.evaluator import EvaluatedRows, Evaluation, _Sequence, play_steps
+from veldt.report.normalising import human_normalised
 from veldt.runs.directory import RunDirectory
 from veldt.sampling.episodes import Episode
 from veldt.systems.driver import evaluating
@@ -125,12 +126,25 @@ def test_the_command(pong: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["evaluate", str(pong), "--protocol", "atari", "--json"])
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["episodes"] == 3 and metrics["ep_length_mean"] == 50
+    assert metrics["human_normalised"] == human_normalised(metrics["ep_return_mean"], "pong")
     with pytest.raises(SystemExit, match="2"):
         cli.main(["evaluate", str(pong), "--protocol", "nature"])
     assert "--protocol" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         cli.main(["evaluate", str(pong), "--protocol", "atari", "--episodes", "3"])
     assert "--episodes is 3" in capsys.readouterr().err
+
+
+def test_human_starts_are_normalised_by_scores_from_human_starts(
+    pong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts = tmp_path / "starts.safetensors"
+    veldt.record_starts(pong, starts=1, out=starts)
+    cli.main(["evaluate", str(pong), "--starts", str(starts), "--json"])
+    metrics = json.loads(capsys.readouterr().out)
+    assert metrics["human_normalised"] == human_normalised(metrics["ep_return_mean"], "pong", "human")
+    cli.main(["evaluate", str(pong), "--starts", str(starts)])
+    assert f", human-normalised {metrics['human_normalised']:.3f} (human starts)" in capsys.readouterr().out
 
 
 def test_pauses_change_nothing_of_training_and_are_recorded(tmp_path: Path) -> None:

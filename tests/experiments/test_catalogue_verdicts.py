@@ -3,71 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from experiment_results import AGREES, DOES_NOT, UNSEEN, drawn, seeded
 from veldt.algorithms.q_learning import QLearningConfig
 from veldt.experiments.catalogue import EXPERIMENTS
-from veldt.experiments.catalogue.scores import _ROWS
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.figures import Exhibit
 from veldt.experiments.results import FinishedRun, Measured, Results, interval, mean_line
 from veldt.networks.own import NO_PARTS
 from veldt.recipes.configure import configure
 from veldt.report.normalising import human_normalised, raw_score
-
-AGREES, DOES_NOT, UNSEEN = (
-    "agrees with the paper",
-    "does not agree with the paper",
-    "cannot be seen here because",
-)
-Value = Callable[[Training], float]
-
-
-def drawn(
-    name: str,
-    score: Value,
-    *,
-    seeds: int = 3,
-    scale: Any = "small",
-    games: tuple[str, ...] = (),
-    recipes: tuple[str, ...] = (),
-    seconds: Value = lambda job: 10.0,
-    metrics: Callable[[Training], dict[str, float]] = lambda job: {},
-    only: Callable[[Training], bool] = lambda job: True,
-) -> Exhibit:
-    """The exhibit of all runs, whose episodes of 10 steps begin at 0 and have their score from half of the run on.
-
-    NaN: no episode ends from then on.
-    """
-    request, runs = Request(scale, seeds, games, recipes), []
-    for job in EXPERIMENTS[name].jobs(request):
-        assert isinstance(job, Training)
-        if not only(job):
-            continue
-        run = FinishedRun(job, Path())
-        rows = [
-            {"step": step, "seconds": seconds(job) * step / 4_000, **metrics(job)} for step in (2_000, 4_000)
-        ]
-        returns = np.where(np.arange(400) < 200, 0.0, score(job))
-        ended = np.isfinite(returns)
-        vars(run).update(
-            summary={"steps": 4_000, "seconds": seconds(job)},
-            rows=rows,
-            layers=[],
-            episodes=(10.0 * np.arange(1, 401)[ended], returns[ended]),
-        )
-        runs.append(run)
-    return EXPERIMENTS[name].draw(Results(request, runs, [], []))
-
-
-def seeded(score: float, job: Training) -> float:
-    """A score that differs by seed, by a thousandth."""
-    return score * (1.0 + 0.001 * job.seed)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -293,53 +243,6 @@ def test_the_tuner_is_compared_with_the_best_fixed_numbers() -> None:
         return drawn("ga3c-tuner", lambda job: 1.0, seconds=seconds).says
 
     assert says(1.0).endswith(f"This {AGREES}.") and says(1.5).endswith(f"This {DOES_NOT}.")
-
-
-def test_scores_have_the_paper_s_own_and_the_time_to_a_score() -> None:
-    unscaled = "a2c-16"
-    small = drawn(
-        "scores", lambda job: 20.0, games=("Breakout",), seeds=2, only=lambda job: job.recipe == unscaled
-    )
-    assert "A2C 16-env 0.635 (1 game)" in small.says
-    assert small.says.endswith(f"{UNSEEN} no scaled configuration is trained beside its unscaled one.")
-    normalised, times, _ = small.tables
-    assert [row[0] for row in normalised.rows] == list(_ROWS) and len(normalised.rows) == 11
-    assert normalised.rows[0][1:] == ("1", "2", "0.635", "0.635", "0.635 [0.635, 0.635]", "2.5 · 0.65")
-    assert normalised.rows[6] == ("DQN-32 (van Hasselt et al. 2016)", "0", "0", "–", "–", "–", "2.4 · 0.96")
-    assert [row[2:] for row in times.rows[:3]] == [
-        ("10%", "4.580", "2 of 2", "2,230", "5.6s"),
-        ("50%", "16.1", "2 of 2", "2,810", "7.0s"),
-        ("100%", "30.5", "0 of 2", "–", "–"),
-    ]
-
-
-def test_scores_of_other_recipes_are_beside_a_published_agents_and_not_judged() -> None:
-    exhibit = drawn("scores", lambda job: 20.0, games=("ALE/Breakout-v5",), recipes=("ppo", "impala"))
-    assert exhibit.says == (
-        "Average human-normalised scores of training: ppo 0.635 (1 game); impala 0.635 (1 game)."
-    )
-    assert [(row[0], row[-1]) for row in exhibit.tables[0].rows] == [("ppo", "–"), ("impala", "–")]
-    (curves,) = exhibit.drawings
-    assert "Dopamine's Rainbow" in [line.get_label() for line in curves.figure.axes[0].lines]
-
-
-def test_scaled_configurations_are_compared_with_unscaled_ones() -> None:
-    lost = {"a2c-128": 0.5, "appo-8": 0.5}
-    exhibit = drawn(
-        "scores",
-        lambda job: raw_score(seeded(lost.get(job.recipe, 1.0), job), job.env),
-        games=("Breakout", "Pong"),
-        scale="paper",
-        seeds=2,
-    )
-    assert (
-        f"This {AGREES} for A3C 3×16-env against A2C 16-env and PPO 128-env against PPO 8-env."
-        in exhibit.says
-    )
-    assert (
-        f"This {DOES_NOT} for A2C 128-env against A2C 16-env and APPO 8×8-env against PPO 8-env."
-        in exhibit.says
-    )
 
 
 def test_minatar_is_judged_by_the_iqm_over_games() -> None:

@@ -313,7 +313,7 @@ def test_no_job_is_started_after_the_budget(tmp_path: Path) -> None:
     assert progress.waiting == jobs and not progress.done
     workspace.close()
     with pytest.raises(
-        UsageError, match=r"--budget 0.0001 hours is too small for one run, which takes about"
+        UsageError, match=r"--budget 0.0001 hours is too small for one run, which takes at least"
     ):
         run_experiment(experiment(jobs), Request("small", 1), tmp_path / "out", console(), budget_hours=1e-4)
 

@@ -272,3 +272,20 @@ def test_a_budget_that_is_too_small_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=r"--budget 0.0001 hours is too small for one run"):
             run_experiment(mine, request, root, console(), budget_hours=1e-4)
     assert [path.name for path in tmp_path.iterdir()] == ["planned"]
+
+
+def test_a_budget_of_seconds_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[object] = []
+    monkeypatch.setattr(
+        "veldt.experiments.run.measure_speeds",
+        lambda *given: measured.append(given) or defaultdict(lambda: 1_000.0),
+    )
+    mine, request = experiment([training(settings={"steps": 36_000_000})]), Request("paper", 1)
+    with pytest.raises(UsageError, match=r"^--budget 0.01 hours .* which takes at least 0.011 hours here$"):
+        run_experiment(mine, request, tmp_path / "out", console(), budget_hours=0.01)
+    assert not measured and not (tmp_path / "out").exists()
+    with pytest.raises(UsageError, match=r"^--budget 1 hours .* which takes about 10 hours here$"):
+        run_experiment(mine, request, tmp_path / "out", console(), budget_hours=1.0)
+    assert measured

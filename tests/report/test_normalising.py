@@ -10,6 +10,7 @@ import pytest
 
 from veldt.errors import UsageError
 from veldt.report.normalising import STARTS, human_normalised, is_normalisable
+from veldt.report.published import published_score, published_scores
 
 TABLE = (resources.files("veldt.report") / "reference" / "atari_scores.csv").read_text("utf-8")
 ROWS = list(csv.DictReader(TABLE.splitlines()))
@@ -34,6 +35,16 @@ def test_published_scores() -> None:
     assert human_normalised(401.2, "breakout", "no-op-2015") == pytest.approx(13.27, abs=0.01)
     assert human_normalised(401.2, "breakout") == pytest.approx(13.87, abs=0.01)
     assert np.isfinite(human_normalised(1e6, "video_pinball", "human"))
+
+
+def test_published_scores_of_agents() -> None:
+    """They are those of which Nair et al. (2015) say that Gorila is better on 41 and on 31 of 49 games."""
+    for starts, better in (("human", 41), ("no-op", 31)):
+        dqn, gorila = published_scores("DQN", starts), published_scores("Gorila", starts)
+        assert len(dqn) == 49 and dqn.keys() == gorila.keys()
+        assert sum(gorila[game] > dqn[game] for game in dqn) == better
+    assert published_score("DQN", "ALE/Breakout-v5") == 401.2
+    assert published_score("DQN", "Surround") is None
 
 
 @pytest.mark.parametrize(

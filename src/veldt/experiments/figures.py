@@ -83,11 +83,11 @@ def learning_curves(
     title: str = "Learning curves",
     by: str = "agent steps",
     horizontal: Callable[[FinishedRun, np.ndarray], np.ndarray] = lambda run, steps: steps,
-    references: Mapping[str, Mapping[str, float]] | None = None,
+    references: Mapping[str, Mapping[str, float | Line]] | None = None,
 ) -> Drawing:
     """Returns the mean return over steps (or what `horizontal` makes of them), a chart per environment.
 
-    `references` are horizontal lines by chart and label.
+    `references` are others' results by chart and label: one number, or a curve over the same axis.
     """
     by_chart = results.charts()
     figure, axes = charts(len(by_chart), list(by_chart), by, "mean return")
@@ -140,9 +140,14 @@ def lines(
     return Drawing(title, caption, figure)
 
 
-def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:
-    for (label, height), style in zip(references.items(), itertools.cycle(("--", ":")), strict=False):
-        axes.axhline(height, color="0.4", linestyle=style, linewidth=1, label=label)
+def _draw_references(axes: Axes, references: Mapping[str, float | Line]) -> None:
+    for (label, values), linestyle in zip(references.items(), itertools.cycle(("--", ":")), strict=False):
+        if isinstance(values, Line):
+            axes.plot(
+                values.x, values.y, color="0.4", linestyle=linestyle, linewidth=1, marker=".", label=label
+            )
+        else:
+            axes.axhline(values, color="0.4", linestyle=linestyle, linewidth=1, label=label)
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,12 @@ class FinishedRun:
         last = scores_E[steps_E >= (1.0 - _TAIL) * self.steps]
         return float(last.mean()) if len(last) else float("nan")
 
+    @property
+    def evaluation(self) -> float:
+        """The mean raw return of the run's last evaluation; NaN if it has none."""
+        _, values = self.metric_curve("eval/ep_return_mean")
+        return float(values[-1]) if len(values) else float("nan")
+
     def metric(self, name: str) -> float:
         """Returns the mean of a metric over the rows that have it; NaN if none has it."""
         values = [value for row in self.rows if np.isfinite(value := as_float(row.get(name)))]

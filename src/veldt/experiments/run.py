@@ -15,7 +15,7 @@ from veldt.experiments.experiment import Experiment, Job, Request, Training
 from veldt.experiments.live import LiveTable
 from veldt.experiments.page import page_of, write_page
 from veldt.experiments.planning.checks import check_installed, check_jobs
-from veldt.experiments.planning.estimate import measure_speeds, seconds_of, total_seconds
+from veldt.experiments.planning.estimate import least_seconds, measure_speeds, seconds_of, total_seconds
 from veldt.experiments.planning.plan import hours_of, plan_table
 from veldt.experiments.scheduler import Scheduler
 from veldt.experiments.workspace import Workspace
@@ -76,14 +76,10 @@ def _planned(
         )
     if not left:
         return
+    _refuse_small(budget_hours, min(least_seconds(job, steps[job]) for job in left), "at least")
     speeds = measure_speeds(workspace, left, lambda text: console.print(text, style="dim", highlight=False))
     seconds = {job: seconds_of(job, steps[job], speeds) for job in left}
-    shortest = min(seconds.values())
-    if budget_hours * _HOUR < shortest:
-        raise UsageError(
-            f"--budget {budget_hours:g} hours is too small for one run, which takes about "
-            f"{shortest / _HOUR:.2g} hours here"
-        )
+    _refuse_small(budget_hours, min(seconds.values()), "about")
     console.print(plan_table(seconds, speeds), highlight=False)
     total = total_seconds(seconds)
     console.print(
@@ -91,6 +87,15 @@ def _planned(
         "machine, as many side by side as its cores allow",
         highlight=False,
     )
+
+
+def _refuse_small(budget_hours: float, shortest_s: float, about: str) -> None:
+    """Raises UsageError if the budget is less than the shortest job takes."""
+    if budget_hours * _HOUR < shortest_s:
+        raise UsageError(
+            f"--budget {budget_hours:g} hours is too small for one run, which takes {about} "
+            f"{shortest_s / _HOUR:.2g} hours here"
+        )
 
 
 def _worked(

@@ -20,7 +20,7 @@ class ExperimentArguments:
     name: Annotated[str | None, Positional] = None
     """The experiment; --list shows all."""
     list: bool = False
-    """List the experiments: where each is from, what it shows, and hours at a small scale here."""
+    """List the experiments: where each is from, what it shows, and hours at a small scale on two cores."""
     scale: Literal["small", "paper"] = "small"
     """small: quick environments and short runs; paper: the paper's environments and steps."""
     seeds: int | None = None
@@ -94,10 +94,11 @@ def _listed() -> str:
     from veldt.tracking.console import output_console
 
     console = output_console(file=io.StringIO())
-    table = Table("experiment", "source", "what it shows", "hours, small", box=None)
+    table = Table("experiment", "source", "what it shows", "hours, small, two cores", box=None)
     for one in EXPERIMENTS.values():
         hours = f"{one.hours:.2g}" if math.isfinite(one.hours) else MISSING
         table.add_row(one.name, one.source, one.shows, hours)
     console.print(table)
+    console.print("Hours on this machine: veldt experiment NAME --plan measures them.", highlight=False)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().rstrip("\n")

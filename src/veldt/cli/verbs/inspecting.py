@@ -137,7 +137,9 @@ def evaluate(arguments: list[str]) -> str:
     import numpy as np
 
     from veldt import api
+    from veldt.envs.source import ATARI_PREFIX
     from veldt.evaluation.evaluator import refuse_no_episode
+    from veldt.report.normalising import human_normalised, is_normalisable
 
     agent = api.load(asked.run, best=asked.best, **asked.for_load)
     begin = time.perf_counter()
@@ -163,6 +165,11 @@ def evaluate(arguments: list[str]) -> str:
         "ep_length_mean": float(np.mean(result.lengths)),
         "seconds": time.perf_counter() - begin,
     }
+    starts = "no-op" if asked.starts is None else "human"
+    normalised = ""
+    if agent.config.env.startswith(ATARI_PREFIX) and is_normalisable(agent.config.env, starts):
+        metrics["human_normalised"] = human_normalised(float(scores.mean()), agent.config.env, starts)
+        normalised = f", human-normalised {metrics['human_normalised']:.3f} ({starts} starts)"
     if asked.json:
         more = {} if asked.starts is None else {"starts": str(asked.starts)}
         return json.dumps(metrics | more | {"scores": result.scores})
@@ -171,7 +178,7 @@ def evaluate(arguments: list[str]) -> str:
     return (
         f"{asked.run} at step {agent.step:,}: {played}, raw return {scores.mean():,.1f} "
         f"± {scores.std():,.1f} (min {scores.min():,.0f}, median {np.median(scores):,.0f}, max {scores.max():,.0f}), "
-        f"mean length {metrics['ep_length_mean']:,.0f} steps"
+        f"mean length {metrics['ep_length_mean']:,.0f} steps{normalised}"
     )
 
 

@@ -38,6 +38,7 @@ _PROBE_S = 3.0  # of training with updates, after which a probe is interrupted
 _PROBE_DEADLINE_S = 300.0
 _END_S = 20.0
 _START_S = 4.0  # of a run, before its first step
+_FASTEST = 1e6  # agent steps per second, more than any run makes
 
 
 def seconds_of(job: Job, steps: int, speeds: dict[str, float]) -> float:
@@ -45,6 +46,11 @@ def seconds_of(job: Job, steps: int, speeds: dict[str, float]) -> float:
     if isinstance(job, Measurement):
         return job.seconds
     return _START_S + steps / speeds[kind_of(job)]
+
+
+def least_seconds(job: Job, steps: int) -> float:
+    """Returns seconds that a job takes on any machine, before its speed here is known."""
+    return job.seconds if isinstance(job, Measurement) else _START_S + steps / _FASTEST
 
 
 def total_seconds(seconds: Mapping[Job, float]) -> float:
