@@ -207,3 +207,21 @@ def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyP
     assert (
         "This agrees with the paper for two learners on ALE/Pong-v5 and two learners on ALE/B" in exhibit.says
     )
+
+
+def test_throughput_has_the_learners_that_the_machine_has_cores_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says so of the others; asynchronous DQN is trained by as many as in the paper."""
+    one, request = EXPERIMENTS["throughput"], Request("small", 1)
+    async_counts = {"A3C": [2, 4, 8], "APPO": [2, 4, 8], "Async. DQN-512": [4]}
+    for cores, missing in ((2, "4 and 8 learners are"), (4, "8 learners are"), (8, "")):
+        monkeypatch.setattr(throughput, "allowed_cores", lambda cores=cores: list(range(cores)))
+        counts: dict[str, list[float]] = {}
+        for job in one.jobs(request):
+            counts.setdefault(job.group.partition(",")[0], []).append(job.x)
+        for label in throughput._ROWS:
+            possible = [count for count in async_counts.get(label, [1, 2, 4, 8]) if count <= cores]
+            assert counts.get(label, []) == possible, label
+        differs = " ".join(one.differs(request))
+        assert ("docs/scaling.md" in differs) == bool(missing) and missing in differs
+    (table,) = one.draw(Results(request, [], [], [])).tables
+    assert "DQN-512 by 4 asynchronous learners took 3.9 hours" in table.caption
