@@ -70,6 +70,34 @@ def test_the_tuner_s_path_lies_on_the_surface_of_its_game() -> None:
     assert "; the runs with the tuner make 50.0 on Acrobot-v1" in exhibit.says
 
 
+@pytest.mark.parametrize("name", ["ga3c-network", "ga3c-tuner"])
+def test_ga3c_has_charts_of_the_gpu_beside_those_of_the_processor(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request("small", 2)
+
+    def jobs(has_gpu: bool) -> list[Training]:
+        monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
+        return [job for job in EXPERIMENTS[name].jobs(request) if isinstance(job, Training)]
+
+    processor, both = jobs(False), jobs(True)
+    assert not any("device" in job.settings for job in processor)
+    of_device = {
+        device: {job.name for job in both if job.settings["device"] == device} for device in ("cpu", "cuda")
+    }
+    assert of_device["cpu"] == {job.name for job in processor}
+    assert len(of_device["cuda"]) == len(processor) and not of_device["cpu"] & of_device["cuda"]
+    gpu_charts = {job.chart for job in both if job.settings["device"] == "cuda"}
+    assert gpu_charts == {f"{job.chart}, on the GPU" for job in processor}
+    assert "processor, and again on its GPU" in EXPERIMENTS[name].differs(request)[0]
+    jobs(False)
+    assert "processor, without a GPU to compare it with" in EXPERIMENTS[name].differs(request)[0]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    drawn = EXPERIMENTS[name].draw(results_of(name, lambda job: [], fastest_with_2_and_4))
+    titles = [one.get_title() for one in drawn.drawings[0].figure.axes if one.get_xlabel() == "predictors"]
+    assert len([title for title in titles if title.endswith("on the GPU")]) == len(titles) / 2
+
+
 def test_the_cosines_of_several_games_are_not_mixed() -> None:
     def rows(job: Training) -> list[dict[str, Any]]:
         return [{"train/gradient_cosine": (0.7 if job.env == "CartPole-v1" else 0.9) + job.x / 10_000}]
