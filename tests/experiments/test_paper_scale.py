@@ -82,9 +82,12 @@ def learn_of(job: Training) -> Any:
 
 
 def test_each_method_is_drawn_over_what_figure_2_scales_it_by() -> None:
+    ends = {"a2c": (16, 512), "ppo": (8, 512), "a3c": (1, 32), "appo": (1, 4)}
     request, runs = Request("paper", 2, ("ALE/Pong-v5",)), []
     for job in EXPERIMENTS["simulators"].jobs(request):
         assert isinstance(job, Training)
+        if job.x not in ends[job.recipe.partition("-")[0]]:
+            continue
         run = FinishedRun(job, Path())
         score = np.array([100.0 - 50.0 * (job.recipe == "appo-8" and job.x == 4)])
         vars(run).update(summary={"steps": 10}, rows=[], episodes=(np.array([10.0]), score))
@@ -120,6 +123,29 @@ def test_saturation_has_the_paper_s_a2c() -> None:
     (jobs,) = by_method("saturation").values()
     assert [job.recipe for job in jobs] == ["a2c-16"] * 5 + ["a2c-512"]
     assert [sizes_of(job).batch for job in jobs] == [80, 160, 320, 640, 1280, 2560]
+
+
+@pytest.mark.parametrize(
+    ("env", "said", "rates"),
+    [
+        ("ALE/Breakout-v5", "3.3e-4 for 64, 5.7e-4 for 256, 1.5e-3 for 2,048", [3.3e-4, 5.7e-4, 1.5e-3]),
+        ("CartPole-v1", "both have one step size, whatever their batch size", [1e-3] * 3),
+    ],
+)
+def test_the_step_sizes_of_a_second_learner_are_those_that_are_said(
+    env: str, said: str, rates: list[float]
+) -> None:
+    settings = {"learning_starts": 5_000}
+    sizes = [
+        sizes_of(
+            Training(group="", recipe="dqn", env=env, seed=1, settings={**settings, "batch_size": batch})
+        )
+        for batch in (64, 256, 2048)
+    ]
+    assert [one.rate for one in sizes] == rates
+    one = EXPERIMENTS["secondary-learner"]
+    differs = {scale: " ".join(one.differs(Request(scale, 1, (env,)))) for scale in ("small", "paper")}
+    assert all(said in text and text.count("step size") == 1 for text in differs.values())
 
 
 @pytest.mark.parametrize("name", ["simulators", "minutes", "saturation"])
