@@ -122,7 +122,7 @@ def test_the_norms_are_those_of_the_first_and_the_last_layer_of_the_network() ->
 
     results = results_of("norms", rows, lambda job: 1.0)
     for run in results.runs:
-        vars(run)["layers"] = layers
+        vars(run)["layers"] = dict.fromkeys(layers, 2)
     _, *drawings = EXPERIMENTS["norms"].draw(results).drawings
     for drawing in drawings:
         titles = [chart.get_title() for chart in drawing.figure.axes if chart.get_visible()]
@@ -132,12 +132,34 @@ def test_the_norms_are_those_of_the_first_and_the_last_layer_of_the_network() ->
     assert ends == [(10, 20)] * 3
 
 
+def test_the_norms_of_a_network_with_convolutions_are_those_of_the_paper_s_layers() -> None:
+    """The first convolution and the first linear layer, whose last one is not drawn."""
+    layers = {"torso.0.weight": 4, "torso.1.weight": 4, "hidden.weight": 2, "last.weight": 2}
+
+    def rows(job: Training) -> list[dict[str, Any]]:
+        measured = {f"norms/{one}/{name}": 1.0 for one in ("weights", "gradient", "step") for name in layers}
+        return [{"step": step, **measured} for step in (10, 20)]
+
+    results = results_of("norms", rows, lambda job: 1.0)
+    for run in results.runs:
+        vars(run)["layers"] = layers
+    _, *drawings = EXPERIMENTS["norms"].draw(results).drawings
+    for drawing in drawings:
+        titles = {
+            chart.get_title().partition(", ")[2] for chart in drawing.figure.axes if chart.get_visible()
+        }
+        assert titles == {"torso.0.weight", "hidden.weight"}
+    for games, said in ((GAMES, True), (("ALE/Qbert-v5",), False)):
+        differs = " ".join(EXPERIMENTS["norms"].differs(Request("small", 1, games)))
+        assert ("the first and the last layer are drawn" in differs) == said
+
+
 def test_the_layers_of_a_run_are_in_the_order_of_its_network(tmp_path: Path) -> None:
     settings = {"steps": 64, "num_envs": 4, "hidden": (8, 8), "threads": 1, "log": "none", "quiet": True}
     path = veldt.train("c51", env="CartPole-v1", run_dir=tmp_path / "run", **settings).path
     job = Training(group="c51", recipe="c51", env="CartPole-v1", seed=1)
     layers = ["torso.layers.0.weight", "advantage.hidden.weight", "advantage.last.weight"]
-    assert FinishedRun(job, path).layers == layers
+    assert list(FinishedRun(job, path).layers.items()) == [(name, 2) for name in layers]
 
 
 def test_a_path_between_the_numbers_of_a_surface_is_drawn_between_them() -> None:
