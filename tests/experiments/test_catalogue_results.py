@@ -89,10 +89,7 @@ def test_ga3c_has_charts_of_the_gpu_beside_those_of_the_processor(
     assert len(of_device["cuda"]) == len(processor) and not of_device["cpu"] & of_device["cuda"]
     gpu_charts = {job.chart for job in both if job.settings["device"] == "cuda"}
     assert gpu_charts == {f"{job.chart}, on the GPU" for job in processor}
-    assert "processor, and again on its GPU" in EXPERIMENTS[name].differs(request)[0]
-    jobs(False)
-    assert "processor, without a GPU to compare it with" in EXPERIMENTS[name].differs(request)[0]
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert "processor, and in charts of its own on its GPU where" in EXPERIMENTS[name].differs(request)[0]
     drawn = EXPERIMENTS[name].draw(results_of(name, lambda job: [], fastest_with_2_and_4))
     titles = [one.get_title() for one in drawn.drawings[0].figure.axes if one.get_xlabel() == "predictors"]
     assert len([title for title in titles if title.endswith("on the GPU")]) == len(titles) / 2
@@ -260,10 +257,10 @@ def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyP
 
 
 def test_throughput_has_the_learners_that_the_machine_has_cores_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And says so of the others; asynchronous DQN is trained by as many as in the paper."""
+    """Asynchronous DQN is trained by as many as in the paper. What differs is the same text on all machines."""
     one, request = EXPERIMENTS["throughput"], Request("small", 1)
     async_counts = {"A3C": [2, 4, 8], "APPO": [2, 4, 8], "Async. DQN-512": [4]}
-    for cores, missing in ((2, "4 and 8 learners are"), (4, "8 learners are"), (8, "")):
+    for cores in (2, 4, 8):
         monkeypatch.setattr(throughput, "allowed_cores", lambda cores=cores: list(range(cores)))
         counts: dict[str, list[float]] = {}
         for job in one.jobs(request):
@@ -271,7 +268,5 @@ def test_throughput_has_the_learners_that_the_machine_has_cores_for(monkeypatch:
         for label in throughput._ROWS:
             possible = [count for count in async_counts.get(label, [1, 2, 4, 8]) if count <= cores]
             assert counts.get(label, []) == possible, label
-        differs = " ".join(one.differs(request))
-        assert ("docs/scaling.md" in differs) == bool(missing) and missing in differs
     (table,) = one.draw(Results(request, [], [], [])).tables
     assert "DQN-512 by 4 asynchronous learners took 3.9 hours" in table.caption

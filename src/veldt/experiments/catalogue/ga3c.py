@@ -47,9 +47,9 @@ def _sees_gpu() -> bool:
 
 
 def _where(request: Request) -> str:
-    """Returns the environments, and what computes the network."""
-    device = "and again on its GPU" if _sees_gpu() else "without a GPU to compare it with"
-    return f"{', '.join(_env(request))}, with the network computed on this machine's processor, {device}"
+    """Returns the environments, and what computes the network; the same on all machines."""
+    device = "this machine's processor, and in charts of its own on its GPU where torch sees one"
+    return f"{', '.join(_env(request))}, with the network computed on {device}"
 
 
 def _fixed(request: Request, env: str, panel: str, settings: Mapping[str, Any]) -> list[Training]:
