@@ -51,7 +51,7 @@ def drawn(
         vars(run).update(
             summary={"steps": 4_000, "seconds": seconds(job)},
             rows=rows,
-            layers=[],
+            layers={},
             episodes=(10.0 * np.arange(1, 401)[ended], returns[ended]),
         )
         runs.append(run)

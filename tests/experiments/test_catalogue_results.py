@@ -70,6 +70,31 @@ def test_the_tuner_s_path_lies_on_the_surface_of_its_game() -> None:
     assert "; the runs with the tuner make 50.0 on Acrobot-v1" in exhibit.says
 
 
+@pytest.mark.parametrize("name", ["ga3c-network", "ga3c-tuner"])
+def test_ga3c_has_charts_of_the_gpu_beside_those_of_the_processor(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request("small", 2)
+
+    def jobs(has_gpu: bool) -> list[Training]:
+        monkeypatch.setattr("torch.cuda.is_available", lambda: has_gpu)
+        return [job for job in EXPERIMENTS[name].jobs(request) if isinstance(job, Training)]
+
+    processor, both = jobs(False), jobs(True)
+    assert not any("device" in job.settings for job in processor)
+    of_device = {
+        device: {job.name for job in both if job.settings["device"] == device} for device in ("cpu", "cuda")
+    }
+    assert of_device["cpu"] == {job.name for job in processor}
+    assert len(of_device["cuda"]) == len(processor) and not of_device["cpu"] & of_device["cuda"]
+    gpu_charts = {job.chart for job in both if job.settings["device"] == "cuda"}
+    assert gpu_charts == {f"{job.chart}, on the GPU" for job in processor}
+    assert "processor, and in charts of its own on its GPU where" in EXPERIMENTS[name].differs(request)[0]
+    drawn = EXPERIMENTS[name].draw(results_of(name, lambda job: [], fastest_with_2_and_4))
+    titles = [one.get_title() for one in drawn.drawings[0].figure.axes if one.get_xlabel() == "predictors"]
+    assert len([title for title in titles if title.endswith("on the GPU")]) == len(titles) / 2
+
+
 def test_the_cosines_of_several_games_are_not_mixed() -> None:
     def rows(job: Training) -> list[dict[str, Any]]:
         return [{"train/gradient_cosine": (0.7 if job.env == "CartPole-v1" else 0.9) + job.x / 10_000}]
@@ -94,7 +119,7 @@ def test_the_norms_are_those_of_the_first_and_the_last_layer_of_the_network() ->
 
     results = results_of("norms", rows, lambda job: 1.0)
     for run in results.runs:
-        vars(run)["layers"] = layers
+        vars(run)["layers"] = dict.fromkeys(layers, 2)
     _, *drawings = EXPERIMENTS["norms"].draw(results).drawings
     for drawing in drawings:
         titles = [chart.get_title() for chart in drawing.figure.axes if chart.get_visible()]
@@ -104,12 +129,34 @@ def test_the_norms_are_those_of_the_first_and_the_last_layer_of_the_network() ->
     assert ends == [(10, 20)] * 3
 
 
+def test_the_norms_of_a_network_with_convolutions_are_those_of_the_paper_s_layers() -> None:
+    """The first convolution and the first linear layer, whose last one is not drawn."""
+    layers = {"torso.0.weight": 4, "torso.1.weight": 4, "hidden.weight": 2, "last.weight": 2}
+
+    def rows(job: Training) -> list[dict[str, Any]]:
+        measured = {f"norms/{one}/{name}": 1.0 for one in ("weights", "gradient", "step") for name in layers}
+        return [{"step": step, **measured} for step in (10, 20)]
+
+    results = results_of("norms", rows, lambda job: 1.0)
+    for run in results.runs:
+        vars(run)["layers"] = layers
+    _, *drawings = EXPERIMENTS["norms"].draw(results).drawings
+    for drawing in drawings:
+        titles = {
+            chart.get_title().partition(", ")[2] for chart in drawing.figure.axes if chart.get_visible()
+        }
+        assert titles == {"torso.0.weight", "hidden.weight"}
+    for games, said in ((GAMES, True), (("ALE/Qbert-v5",), False)):
+        differs = " ".join(EXPERIMENTS["norms"].differs(Request("small", 1, games)))
+        assert ("the first and the last layer are drawn" in differs) == said
+
+
 def test_the_layers_of_a_run_are_in_the_order_of_its_network(tmp_path: Path) -> None:
     settings = {"steps": 64, "num_envs": 4, "hidden": (8, 8), "threads": 1, "log": "none", "quiet": True}
     path = veldt.train("c51", env="CartPole-v1", run_dir=tmp_path / "run", **settings).path
     job = Training(group="c51", recipe="c51", env="CartPole-v1", seed=1)
     layers = ["torso.layers.0.weight", "advantage.hidden.weight", "advantage.last.weight"]
-    assert FinishedRun(job, path).layers == layers
+    assert list(FinishedRun(job, path).layers.items()) == [(name, 2) for name in layers]
 
 
 def test_a_path_between_the_numbers_of_a_surface_is_drawn_between_them() -> None:
@@ -207,3 +254,19 @@ def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyP
     assert (
         "This agrees with the paper for two learners on ALE/Pong-v5 and two learners on ALE/B" in exhibit.says
     )
+
+
+def test_throughput_has_the_learners_that_the_machine_has_cores_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asynchronous DQN is trained by as many as in the paper. What differs is the same text on all machines."""
+    one, request = EXPERIMENTS["throughput"], Request("small", 1)
+    async_counts = {"A3C": [2, 4, 8], "APPO": [2, 4, 8], "Async. DQN-512": [4]}
+    for cores in (2, 4, 8):
+        monkeypatch.setattr(throughput, "allowed_cores", lambda cores=cores: list(range(cores)))
+        counts: dict[str, list[float]] = {}
+        for job in one.jobs(request):
+            counts.setdefault(job.group.partition(",")[0], []).append(job.x)
+        for label in throughput._ROWS:
+            possible = [count for count in async_counts.get(label, [1, 2, 4, 8]) if count <= cores]
+            assert counts.get(label, []) == possible, label
+    (table,) = one.draw(Results(request, [], [], [])).tables
+    assert "DQN-512 by 4 asynchronous learners took 3.9 hours" in table.caption

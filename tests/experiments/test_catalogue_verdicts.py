@@ -155,7 +155,7 @@ def test_norms_draw_a_line_between_the_seeds() -> None:
         assert isinstance(job, Training)
         run = FinishedRun(job, Path())
         rows = [{"step": step, "norms/weights/a.weight": 1.0 * job.seed} for step in (10, 20 + job.seed)]
-        vars(run).update(summary={"steps": 30, "seconds": 1.0}, rows=rows, layers=["a.weight"])
+        vars(run).update(summary={"steps": 30, "seconds": 1.0}, rows=rows, layers={"a.weight": 2})
         vars(run)["episodes"] = (np.array([30.0]), np.array([1.0]))
         runs.append(run)
     line = EXPERIMENTS["norms"].draw(Results(request, runs, [], [])).drawings[1].figure.axes[0].lines[0]

@@ -186,6 +186,10 @@ def test_games_are_named_once() -> None:
             "norms --recipes ppo",
             "--recipes has no effect: norms trains its own recipes; leave it out (scores and minatar take others)",
         ),
+        (
+            "minutes --scale paper --games CartPole-v1",
+            "and this experiment has at --scale paper a paper's values",
+        ),
         ("throughput --games Pendulum-v1", "--games has 'Pendulum-v1', which is not an Atari game, and this"),
     ],
 )

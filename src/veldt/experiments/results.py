@@ -44,12 +44,15 @@ class FinishedRun:
         ]
 
     @cached_property
-    def layers(self) -> list[str]:
-        """The names of the weights of the network's layers, in its order: matrices, not those of normalisation."""
+    def layers(self) -> dict[str, int]:
+        """The dimensions of the weights of the network's layers by name, in its order: 2 of a linear layer, else more.
+
+        Those of normalisation have one, and are left out.
+        """
         from veldt.api.playing import load  # it imports torch
 
         named = load(self.path).network.named_parameters()
-        return [name for name, weight in named if name.endswith("weight") and weight.ndim > 1]
+        return {name: weight.ndim for name, weight in named if name.endswith("weight") and weight.ndim > 1}
 
     @cached_property
     def episodes(self) -> tuple[np.ndarray, np.ndarray]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from veldt.envs.source import ATARI_PREFIX
 from veldt.experiments.catalogue.common import (
     ALONE,
     SMALL_ENV,
@@ -105,10 +106,14 @@ BATCHES = Experiment(
 )
 
 
+def _norms_envs(request: Request) -> tuple[str, ...]:
+    return request.envs(SMALL_ENV if request.is_small else "ALE/Qbert-v5")
+
+
 def _norms(request: Request) -> list[Training]:
     sizes = (64, 256, 1024)
     jobs = []
-    for env in request.envs(SMALL_ENV if request.is_small else "ALE/Qbert-v5"):
+    for env in _norms_envs(request):
         for optimiser in ("adam", "rmsprop"):
             for batch in sizes:
                 # Appendix D: RMSProp needs steps 20 times as large from batches of 64 to 1,024; Adam the same for all.
@@ -142,13 +147,23 @@ def _draw_norms(results: Results) -> Exhibit:
     for quantity, vertical in _QUANTITIES.items():
         panels: dict[str, dict[str, Line]] = {}
         for chart, group, runs in results.groups():
-            for weight in dict.fromkeys(runs[0].layers[:1] + runs[0].layers[-1:]):
+            for weight in _drawn_layers(runs[0].layers):
                 name = f"norms/{quantity}/{weight}"
                 curves = [run.metric_curve(name) for run in runs]
                 panels.setdefault(f"{chart}, {weight}", {})[group] = mean_of_curves(curves)
         caption = f"L2 norms during the run, mean of {counted(seeds, 'seed', 'seeds')}: {vertical}."
         drawings.append(lines(f"Norms - {quantity}", caption, panels, "agent steps", vertical))
     return Exhibit(_say_norms(results), drawings, [scores_table(results), _norms_table(results)])
+
+
+def _drawn_layers(layers: Mapping[str, int]) -> Iterable[str]:
+    """Returns the first convolution and the first linear layer; without convolutions, the first and the last layer."""
+    names = list(layers)
+    linear = [name for name in names if layers[name] == 2]
+    if len(linear) == len(names):
+        return dict.fromkeys(names[:1] + names[-1:])
+    convolution = next(name for name in names if layers[name] > 2)
+    return [convolution, *linear[:1]]
 
 
 def _norms_table(results: Results) -> Table:
@@ -214,16 +229,26 @@ def _by_seed(
     return [compare([of_group[seed] for of_group in found]) for seed in seeds]
 
 
+def _layers_differ(request: Request) -> list[str]:
+    """Returns what is said of the drawn layers where a network may have no convolutions."""
+    if all(env.startswith(ATARI_PREFIX) for env in _norms_envs(request)):
+        return []
+    return [
+        "Of networks without convolutions the first and the last layer are drawn, where the paper has the first "
+        "convolution and the first fully connected layer."
+    ]
+
+
 NORMS = Experiment(
     name="norms",
     source=f"{STOOKE}, appendix D, figure 8",
-    shows="Norms of weights, gradients and steps of the first and the last layer, by batch size: Adam and RMSProp.",
+    shows="Norms of weights, gradients and steps of two layers, by batch size: Adam and RMSProp.",
     jobs=_norms,
     draw=_draw_norms,
     differs=lambda request: [
         *_differs(request),
-        "The first and the last layer, where the paper has the first convolution and the first fully connected layer; "
-        "norms are those of all parameters as one vector.",
+        *_layers_differ(request),
+        "The norms in words and in the table are those of all parameters as one vector.",
         "No step sizes of RMSProp that are too small or too large.",
     ],
     seeds=(3, 2),

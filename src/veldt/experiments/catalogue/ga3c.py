@@ -35,7 +35,24 @@ def _networks(request: Request) -> dict[str, dict[str, Any]]:
     return {"A3C-Net": {}, "DQN-Net": {"network": "dqn"}}
 
 
-def _fixed(request: Request, env: str, panel: str, network: Mapping[str, Any]) -> list[Training]:
+def _devices() -> dict[str, dict[str, Any]]:
+    """Returns settings by what a chart's title has of the device: where there is a GPU, of a chart for each device."""
+    return {"": {"device": "cpu"}, ", on the GPU": {"device": "cuda"}} if _sees_gpu() else {"": {}}
+
+
+def _sees_gpu() -> bool:
+    from veldt.runtime.devices import choose_device  # it imports torch
+
+    return choose_device("auto").type == "cuda"
+
+
+def _where(request: Request) -> str:
+    """Returns the environments, and what computes the network; the same on all machines."""
+    device = "this machine's processor, and in charts of its own on its GPU where torch sees one"
+    return f"{', '.join(_env(request))}, with the network computed on {device}"
+
+
+def _fixed(request: Request, env: str, panel: str, settings: Mapping[str, Any]) -> list[Training]:
     """Returns a run for each pair of numbers of predictors and trainers."""
     counts = (1, 2, 4) if request.is_small else (1, 2, 4, 8)
     return [
@@ -51,7 +68,7 @@ def _fixed(request: Request, env: str, panel: str, network: Mapping[str, Any]) -
                 "trainers": trainers,
                 "tuner_interval": 0.0,
                 "num_envs": 16,
-                **network,
+                **settings,
             },
             panel=panel,
             cores=0,
@@ -88,7 +105,8 @@ def _network(request: Request) -> list[Training]:
         job
         for env in _env(request)
         for name, network in _networks(request).items()
-        for job in _fixed(request, env, f"{env}, {name}", network)
+        for device, setting in _devices().items()
+        for job in _fixed(request, env, f"{env}, {name}{device}", network | setting)
     ]
 
 
@@ -136,9 +154,7 @@ GA3C_NETWORK = Experiment(
     shows="Steps per second over numbers of predictors and trainers, with a small and a large network.",
     jobs=_network,
     draw=_draw_network,
-    differs=lambda request: [
-        f"{', '.join(_env(request))}, with the network computed on this machine's processor."
-    ],
+    differs=lambda request: [f"{_where(request)}."],
     seeds=(1, 1),
     repeats=False,
     hours=0.24,
@@ -146,6 +162,10 @@ GA3C_NETWORK = Experiment(
 
 
 def _tuner(request: Request) -> list[Training]:
+    charts = [
+        (env, f"{env}{device}", setting) for env in _env(request) for device, setting in _devices().items()
+    ]
+    fixed = [job for env, panel, setting in charts for job in _fixed(request, env, panel, setting)]
     tuned = [
         Training(
             group=_TUNED,
@@ -158,13 +178,15 @@ def _tuner(request: Request) -> list[Training]:
                 "tuner_interval": 3.0 if request.is_small else 60.0,
                 "tuner_most": 4 if request.is_small else 8,
                 "num_envs": 16,
+                **setting,
             },
+            panel=panel,
             cores=0,
         )
-        for env in _env(request)
+        for env, panel, setting in charts
         for seed in request.seed_range
     ]
-    return [*(job for env in _env(request) for job in _fixed(request, env, env, {})), *tuned]
+    return [*fixed, *tuned]
 
 
 def _draw_tuner(results: Results) -> Exhibit:
@@ -211,9 +233,7 @@ GA3C_TUNER = Experiment(
     shows="The path of the tuner on the surface of steps per second over predictors and trainers.",
     jobs=_tuner,
     draw=_draw_tuner,
-    differs=lambda request: [
-        f"{', '.join(_env(request))}; the tuner measures in shorter intervals at a small scale."
-    ],
+    differs=lambda request: [f"{_where(request)}; the tuner measures in shorter intervals at a small scale."],
     seeds=(2, 2),
     hours=0.11,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from operator import attrgetter
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from veldt.envs.source import ATARI_PREFIX
+from veldt.errors import UsageError
 from veldt.experiments.catalogue.common import (
     ALONE,
     SMALL_ENV,
@@ -22,9 +25,9 @@ from veldt.experiments.catalogue.common import (
 )
 from veldt.experiments.catalogue.verdicts import Verdict, at_least, at_most, between, comparison, mean
 from veldt.experiments.experiment import Experiment, Request, Training
-from veldt.experiments.figures import Exhibit, Table, learning_curves, lines, number
+from veldt.experiments.figures import Drawing, Exhibit, Table, learning_curves, lines, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
-from veldt.formatting import duration
+from veldt.formatting import counted, duration
 from veldt.report.finished_episodes import mean_of_last
 from veldt.runs.episodes import WINDOW
 
@@ -33,11 +36,22 @@ _ORTHOGONAL, _NEAR = 2**-0.5, 0.05
 _SMALL_STEPS, _PAPER_STEPS = 150_000, 25_000_000
 # With 128 simulators an update of A2C takes 2,048 steps: nearly 500 updates, where 150,000 steps allow 73.
 _SMALL_STEPS_OF_SIMULATORS = 1_000_000
+# What figure 2 scales a method by, if not by its simulators.
+_AXES = {"a3c": ("learner", "learners"), "appo": ("update per exchange", "updates per exchange")}
+_SIMULATORS = ("simulator", "simulators")
 _PAPER_GAMES = ("ALE/Breakout-v5", "ALE/Pong-v5", "ALE/Qbert-v5", "ALE/SpaceInvaders-v5")
 
 
 def _env_list(request: Request) -> tuple[str, ...]:
-    return request.envs(*((SMALL_ENV,) if request.is_small else _PAPER_GAMES))
+    if request.is_small:
+        return request.envs(SMALL_ENV)
+    for env in request.games:
+        if not env.startswith(ATARI_PREFIX):
+            raise UsageError(
+                f"--games has '{env}', which is not an Atari game, and this experiment has at --scale paper a paper's "
+                "values for Atari games: give names such as Pong, or leave --scale paper out"
+            )
+    return request.envs(*_PAPER_GAMES)
 
 
 def _steps(request: Request, small_steps: int = _SMALL_STEPS) -> int:
@@ -45,57 +59,116 @@ def _steps(request: Request, small_steps: int = _SMALL_STEPS) -> int:
 
 
 def _simulators(request: Request) -> list[Training]:
-    counts = (8, 32, 128) if request.is_small else (8, 16, 32, 64, 128, 256, 512)
-    steps = _steps(request, _SMALL_STEPS_OF_SIMULATORS)
-    jobs = []
-    for env in _env_list(request):
-        for recipe in ("a2c", "ppo", "a3c", "appo"):
-            for count in counts:
-                settings: dict[str, Any] = {**ALONE, "steps": steps, "num_envs": count}
-                if recipe in ("a3c", "appo"):
-                    settings["learners"] = min(count // 8, 2 if request.is_small else 8)
-                if recipe in ("ppo", "appo"):
-                    settings["batch_size"] = 256 * 8 if count <= 64 else 32 * count
-                    if recipe == "appo":
-                        settings["batch_size"] //= settings["learners"]
-                jobs += seeded(
-                    request,
-                    group=f"{count} simulators",
-                    recipe=recipe,
-                    env=env,
-                    settings=settings,
-                    panel=f"{recipe} on {env}",
-                    x=count,
-                    cores=settings.get("learners", 1),
-                )
-    return jobs
+    points = _small_simulators() if request.is_small else _figure_2()
+    return [
+        job
+        for env in _env_list(request)
+        for method, x, recipe, settings in points
+        for job in seeded(
+            request,
+            group=counted(x, *_axis(request, method)),
+            recipe=recipe,
+            env=env,
+            settings={**ALONE, "steps": _steps(request, _SMALL_STEPS_OF_SIMULATORS), **settings},
+            panel=f"{method} on {env}",
+            x=x,
+            cores=settings.get("learners", 1),
+        )
+    ]
+
+
+# Method, number on its axis, recipe, and settings besides the recipe's.
+Point = tuple[str, int, str, dict[str, Any]]
+
+
+def _small_simulators() -> list[Point]:
+    points: list[Point] = []
+    for method in ("a2c", "ppo", "a3c", "appo"):
+        for count in (8, 32, 128):
+            settings = {"num_envs": count}
+            if method in ("a3c", "appo"):
+                settings["learners"] = min(count // 8, 2)
+            if method in ("ppo", "appo"):
+                settings["batch_size"] = 256 * 8 if count <= 64 else 32 * count
+                if method == "appo":
+                    settings["batch_size"] //= settings["learners"]
+            points.append((method, count, method, settings))
+    return points
+
+
+def _figure_2() -> list[Point]:
+    """Section 5.2: PPO's batch of 2,048 steps and A2C's horizon of 5 remain, whatever the number of simulators."""
+    doubled = [2**power for power in range(10)]
+    return [
+        *(("a2c", count, *_paper_a2c(count)) for count in doubled[4:]),
+        *(("ppo", count, "ppo-8x256", {"num_envs": count}) for count in doubled[3:]),
+        *(("a3c", count, "a3c-16", {"learners": count, "num_envs": 16 * count}) for count in doubled[:6]),
+        *(("appo", count, "appo-8", {"learners": 8, "local_steps": count}) for count in doubled[:3]),
+    ]
+
+
+def _paper_a2c(count: int) -> tuple[str, dict[str, Any]]:
+    """Returns the recipe of so many simulators, and its settings: those of 512 alone have a step size of their own."""
+    return "a2c-512" if count == 512 else "a2c-16", {"num_envs": count}
+
+
+def _axis(request: Request, method: str) -> tuple[str, str]:
+    """Returns what a method is scaled by: one, and several."""
+    return _SIMULATORS if request.is_small else _AXES.get(method, _SIMULATORS)
 
 
 def _draw_simulators(results: Results) -> Exhibit:
-    # Figure 2 has no APPO by its simulators: there its communication period varies.
+    is_small = results.request.is_small
     scores, verdicts = kept_from_the_smallest(
-        results, lambda job: math.nan if job.recipe == "appo" else math.inf
+        results, lambda job: math.nan if is_small and job.recipe == "appo" else math.inf
+    )
+    by = "simulators" if is_small else "simulators (A3C: learners of 16, APPO: updates per exchange)"
+    of_appo = (
+        "it has no such figure of APPO"
+        if is_small
+        else "that A3C degrades in some only with the most learners, and that APPO stays consistent in several games "
+        "with fewer exchanges"
     )
     says = comparison(
-        f"Final scores by simulators: {scores}" if scores else "",
+        f"Final scores by {by}: {scores}" if scores else "",
         "The paper finds that in most cases A2C, A3C and PPO with many simulators match those with few, with some loss "
-        "at the largest numbers (here: nine tenths of the score are kept); it has no such figure of APPO",
+        f"at the largest numbers (here: nine tenths of the score are kept); {of_appo}",
         verdicts,
     )
-    caption = "Final score at equal steps over the number of simulators."
-    return Exhibit(
-        says,
-        [
-            scores_over_x(results, "Scores over simulators", caption, "simulators"),
-            learning_curves(results),
-        ],
-        [scores_table(results)],
-    )
+    return Exhibit(says, [*_over_axes(results), learning_curves(results)], [scores_table(results)])
+
+
+def _over_axes(results: Results) -> list[Drawing]:
+    """Returns the final scores of the methods that are scaled by the same, for each of what they are scaled by."""
+    by_axis: dict[str, list[FinishedRun]] = {"simulators": []}
+    for run in results.runs:
+        _, axis = _axis(results.request, run.job.chart.partition(" on ")[0])
+        by_axis.setdefault(axis, []).append(run)
+    return [
+        scores_over_x(
+            dataclasses.replace(results, runs=runs),
+            f"Scores over {axis}",
+            f"Final score at equal steps over the number of {axis}.",
+            axis,
+        )
+        for axis, runs in by_axis.items()
+    ]
 
 
 def _differs(request: Request, small_steps: int = _SMALL_STEPS) -> Sequence[str]:
     return small_env_differs(request, small_steps, "Atari games and 25 M steps")
 
+
+_SMALL_SIMULATORS_DIFFER = (
+    "PPO's batch is 2,048 steps, or 32 of each simulator where that is more; A2C's grows with the simulators.",
+    "A3C has up to 2 learners, where the paper has one for each 16 simulators.",
+    "APPO by its simulators, where the paper varies how often its learners communicate.",
+)
+_FIGURE_2_DIFFERS = (
+    "Learners share this machine's cores and GPU, where each of the paper's up to 8 GPUs has 5 cores.",
+    "The paper's text has the ends of each range alone; the powers of two between them are chosen here, and so are the "
+    "games.",
+)
 
 SIMULATORS = Experiment(
     name="simulators",
@@ -105,12 +178,25 @@ SIMULATORS = Experiment(
     draw=_draw_simulators,
     differs=lambda request: [
         *_differs(request, _SMALL_STEPS_OF_SIMULATORS),
-        "PPO's batch is 2,048 steps, or 32 of each simulator where that is more; A2C's grows with the simulators.",
-        f"A3C has up to {2 if request.is_small else 8} learners, where the paper has one for each 16 simulators.",
-        "APPO by its simulators, where the paper varies how often its learners communicate.",
+        *(_SMALL_SIMULATORS_DIFFER if request.is_small else _FIGURE_2_DIFFERS),
     ],
     seeds=(3, 3),
     hours=0.4,
+)
+
+
+# Section 5.4 has the 8 GPUs and A2C's simulators, table 2 the simulators of each GPU.
+_FIGURE_4: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("a2c-256", {"learners": 8}),
+    ("a3c-16", {"learners": 8}),
+    ("ppo-8x256", {"learners": 8, "num_envs": 64}),
+    ("appo-8", {"learners": 8}),
+)
+_SMALL_METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("a2c", {}),
+    ("a3c", {"learners": 2}),
+    ("ppo", {}),
+    ("appo", {"learners": 2}),
 )
 
 
@@ -121,15 +207,11 @@ def _minutes(request: Request) -> list[Training]:
             recipe=recipe,
             env=env,
             seed=seed,
-            settings={
-                **ALONE,
-                "steps": _steps(request),
-                **({"learners": 2} if recipe in ("a3c", "appo") else {}),
-            },
+            settings={**ALONE, "steps": _steps(request), **settings},
             cores=0,  # the time is the result
         )
         for env in _env_list(request)
-        for recipe in ("a2c", "a3c", "ppo", "appo")
+        for recipe, settings in (_SMALL_METHODS if request.is_small else _FIGURE_4)
         for seed in request.seed_range
     ]
 
@@ -194,7 +276,11 @@ MINUTES = Experiment(
     draw=_draw_minutes,
     differs=lambda request: [
         *_differs(request),
-        "The cores of this machine instead of 8 GPUs and 40 cores; A3C and APPO have two learners, A2C and PPO one.",
+        "The cores of this machine instead of 8 GPUs and 40 cores; A3C and APPO have two learners, A2C and PPO one."
+        if request.is_small
+        else "All have the paper's 8 learners, on this machine instead of 8 GPUs and 40 cores. A2C has the paper's 256 "
+        "simulators. Its text does not say how many the others have in this figure: they have those of its table 2, 16 "
+        "of each learner in A3C, 8 in PPO and APPO.",
     ],
     seeds=(2, 2),
     hours=0.029,
@@ -206,14 +292,15 @@ def _saturation(request: Request) -> list[Training]:
     return [
         Training(
             group=f"{count} simulators",
-            recipe="a2c",
+            recipe=recipe,
             env=env,
             seed=seed,
-            settings={**ALONE, "steps": _steps(request), "num_envs": count, "log_saturation": True},
+            settings={**ALONE, "steps": _steps(request), **settings, "log_saturation": True},
             x=count,
         )
         for env in _env_list(request)
         for count in counts
+        for recipe, settings in [("a2c", {"num_envs": count}) if request.is_small else _paper_a2c(count)]
         for seed in request.seed_range
     ]
 
