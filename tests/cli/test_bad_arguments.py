@@ -75,6 +75,8 @@ SETTINGS = {
     "--network dpn": "no network 'dpn' (did you mean 'dqn'?)",
     "--network dqn": "network 'dqn' is for images",
     "--network nosuch:net": "no network 'nosuch:net'",
+    "--network torch:nn": "module 'torch' has a module 'nn', not a function: write it as torch.nn:function",
+    "--network torch:inf": "module 'torch' has 'inf', of type float, not a function; write it as module:function",
     "--device tpu": "--device tpu",
     "--device cuda": "--device cuda does not exist: torch finds 0 CUDA devices",
     "--env-backend atari": "--env-backend atari is for Atari games, and CartPole-v1 is not one",
@@ -104,6 +106,7 @@ WORDS = {
     "train --env CartPole-v1": "which recipe?",
     "train --env CartPole-v1 ppo": "which recipe? the recipe comes before the flags: veldt train RECIPE --env ENV",
     "train pp --env CartPole-v1": "no recipe 'pp' (did you mean 'ppo'?)",
+    "train sac --env CartPole-v1": "no recipe 'sac': known are a2c, a3c, ppo",  # and not: did you mean a3c?
     "train ppo": "--env is missing: see `veldt train ppo --help`",
     "train ppo CartPole-v1": "'CartPole-v1' is one argument too many: give it as --env CartPole-v1 (see `veldt train",
     "train ppo --steps 5 mine:make": "'mine:make' is one argument too many: give it as --env mine:make (see",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+import veldt
+from veldt.errors import UsageError
 from veldt.runtime import orphans
 from veldt.runtime.orphans import remove_orphans
 from veldt.runtime.process_state import start_of
@@ -58,6 +61,18 @@ def test_what_a_killed_process_group_has_left(tmp_path_factory: pytest.TempPathF
     assert Path(folder).parent == temporary and Path(folder).is_dir() and semaphore.exists()
     remove_orphans(temporary)
     assert not Path(folder).exists() and not semaphore.exists()
+
+
+def test_a_run_in_one_process_removes_it_too(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It starts no server, and so has no other reason to look."""
+    temporary = tmp_path_factory.mktemp("short")
+    folder, name = ended(RUN, temporary).stdout.split()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    with pytest.raises(UsageError, match="no callback"):  # before it measures and trains
+        veldt.train("ppo", env="CartPole-v1", env_backend="in-process", callback="no_such_module:make")
+    assert not Path(folder).exists() and not Path("/dev/shm", f"sem.{name.removeprefix('/')}").exists()
 
 
 def test_a_server_removes_the_folder_of_a_process_that_is_about_to_end(tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ ROLES = {
     "a3c": {"learners": 2, "num_envs": 4},
     "impala": {"actors": 2, "num_envs": 4, "unrolls": 4},
     "ga3c": {"agent_processes": 1, "num_envs": 4},
+    "apex-dqn": {"actors": 2, "num_envs": 4},
 }
 
 

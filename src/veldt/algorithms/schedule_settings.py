@@ -7,8 +7,9 @@ import math
 import typing
 from typing import Any
 
-from veldt.errors import UsageError, VeldtError, described
+from veldt.errors import PluginError, UsageError, VeldtError, described
 from veldt.functional.schedules import Parsed, Schedule, constant, linear, parse
+from veldt.runtime.activity import importing
 from veldt.setting_metadata import ANY, Range, ranges_of
 from veldt.setting_text import flag
 from veldt.user_code.import_path import load_function, split_name
@@ -69,16 +70,17 @@ def _parsed(name: str, value: str, allowed: Range) -> Parsed | None:
 
 class OwnSchedule:
     """The user's function of progress, `module:function`. Calls raise UsageError where it fails, or returns something
-    that the setting does not allow."""
+    that the setting does not allow, and PluginError where its module fails when it is imported."""
 
     def __init__(self, setting: str, name: str, allowed: Range) -> None:
         self._setting, self._name, self._allowed = setting, name, allowed
         self._function: Any = None
 
     def __call__(self, progress: float) -> float:
-        if self._function is None:
-            self._function = load_function(self._name, "schedule")
         subject = f"{flag(self._setting)}'s schedule {self._name}"
+        if self._function is None:
+            with importing(PluginError, subject):
+                self._function = load_function(self._name, "schedule")
         try:
             returned = self._function(progress)
         except VeldtError:

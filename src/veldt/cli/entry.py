@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from veldt.cli.arguments import HelpShown
-from veldt.cli.limits import why_too_few
+from veldt.cli.limits import limit_reached
 from veldt.cli.streams import complain, kept_streams, prepare_streams, show
 from veldt.cli.tracebacks import raised_by_others, users_part
 from veldt.cli.verbs import experiment, exporting, inspecting, recipes, starts, training, tune
@@ -81,8 +81,8 @@ def run(argv: Sequence[str] | None) -> None:
         complain(f"veldt: {error}")
         for note in getattr(error, "__notes__", ()):
             complain(note)
-        if too_few := why_too_few(error):
-            complain(too_few)
+        if limit := limit_reached(error):
+            complain(limit)
         details = getattr(error, "details", "")
         if shown := details if debug else users_part(details):
             complain(f"\n{shown.rstrip()}")
@@ -90,8 +90,8 @@ def run(argv: Sequence[str] | None) -> None:
     except (KeyboardInterrupt, HelpShown):
         raise
     except BaseException as error:
-        if not debug and (too_few := why_too_few(error)):
-            complain(f"veldt: {too_few}")
+        if not debug and (limit := limit_reached(error)):
+            complain(f"veldt: {limit}")
         elif not debug:
             complain(f"veldt: {described(error)} (unexpected{raised_by_others(error)}; --debug shows where)")
         elif isinstance(error, Exception):

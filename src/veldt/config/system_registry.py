@@ -8,8 +8,9 @@ from typing import Any
 
 from veldt.algorithms.capabilities import CAPABILITIES, REPLAY
 from veldt.config.system_settings import RolesConfig
-from veldt.errors import UsageError, did_you_mean
+from veldt.errors import PluginError, UsageError, did_you_mean
 from veldt.registry import Registry, registering_module
+from veldt.runtime.activity import importing
 from veldt.setting_metadata import check_settings_class
 from veldt.user_code.import_path import load_function
 
@@ -23,8 +24,14 @@ class SystemEntry:
     needs: frozenset[str]
 
     def load_graph(self) -> Callable[..., Any]:
-        """Returns the function that makes the graph, imported if it was given by its name."""
-        return load_function(self.graph, "graph") if isinstance(self.graph, str) else self.graph
+        """Returns the function that makes the graph, imported if it was given by its name.
+
+        PluginError if its module fails.
+        """
+        if not isinstance(self.graph, str):
+            return self.graph
+        with importing(PluginError, f"graph {self.graph}"):
+            return load_function(self.graph, "graph")
 
 
 SYSTEMS: Registry[SystemEntry] = Registry("system", "veldt.systems.builtin")

@@ -13,8 +13,8 @@ from typing import Any
 
 import gymnasium
 
-from veldt.errors import EnvError, UsageError, as_error, described, did_you_mean
-from veldt.runtime.activity import running
+from veldt.errors import EnvError, UsageError, described, did_you_mean
+from veldt.runtime.activity import importing
 from veldt.setting_text import shown
 from veldt.user_code import by_value
 from veldt.user_code.import_path import load_function, load_named_module, name_of
@@ -100,8 +100,7 @@ def resolve(
         if not callable(env):
             raise UsageError(_not_a_source(env))
         return EnvSource(name_of(env), kwargs or {}, _pickled(env, name_of(env)))
-    name = f"environment {env}"
-    with as_error(EnvError, f"{name} could not be imported"), running(name, "when it was imported"):
+    with importing(EnvError, f"environment {env}"):
         return _named(env, kwargs)
 
 

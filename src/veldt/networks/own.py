@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from veldt.envs.spec import EnvSpec
 from veldt.errors import NetworkError, UsageError, as_error
-from veldt.runtime.activity import running
+from veldt.runtime.activity import importing, running
 from veldt.user_code.attribution import record_part
 from veldt.user_code.import_path import load_function, name_of
 
@@ -117,7 +117,7 @@ def make_own(
             f"{part} is an object of {type(own).__name__}, and a run makes several: give a function that makes one, "
             f"{part}=lambda {_GETS.get(part, 'spec')}: {type(own).__name__}(...)"
         )
-    with as_error(NetworkError, f"{subject} could not be imported"), running(subject, "when it was imported"):
+    with importing(NetworkError, subject):
         function = load_function(own, part) if isinstance(own, str) else own
     with as_error(NetworkError, f"{subject} failed when it was made for {described}"), running(subject):
         module = function(argument)

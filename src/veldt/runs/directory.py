@@ -36,6 +36,9 @@ os.register_at_fork(after_in_child=lambda: [file.close() for file in _held])
 
 
 # Sections of config.json besides the resolved settings, which older runs may lack.
+_RESTORE = (
+    "; restore it from a copy: the checkpoints beside it are as they were, and cannot be read without it"
+)
 _SECTIONS: Mapping[str, type[dict[str, Any]] | type[list[Any]]] = {
     "given": dict,
     "command": list,
@@ -155,14 +158,18 @@ class RunDirectory:
 
     def read_config(self) -> dict[str, Any]:
         """Reads config.json, with the keys of `write_config`; UsageError if damaged."""
-        config = self._read_json(CONFIG)
+        config = self._read_json(CONFIG, _RESTORE)
         if config is None:
             raise UsageError(f"{self.path} has no {CONFIG}: it is not a veldt run")
         if not isinstance(config.get("resolved"), dict):
-            raise UsageError(f"{self.path / CONFIG} has no resolved settings: it is not as veldt wrote it")
+            raise UsageError(
+                f"{self.path / CONFIG} has no resolved settings: it is not as veldt wrote it{_RESTORE}"
+            )
         for name, kind in _SECTIONS.items():
             if not isinstance(config.get(name, kind()), kind):
-                raise UsageError(f"{self.path / CONFIG} has a section {name} that is not as veldt wrote it")
+                raise UsageError(
+                    f"{self.path / CONFIG} has a section {name} that is not as veldt wrote it{_RESTORE}"
+                )
         return config
 
     def change_config(self, section: str, settings: Mapping[str, Any]) -> None:
@@ -276,6 +283,7 @@ class RunDirectory:
             return None
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
+            mend = "" if isinstance(error, PermissionError) else mend  # the file may be whole
             raise UsageError(f"{self.path / name} cannot be read: {why}{mend}") from error
         if not isinstance(value, dict):
             raise UsageError(f"{self.path / name} is not a JSON object: it was not written by veldt{mend}")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from veldt.errors import EnvError, NetworkError, PluginError
+
     Memory = mmap.mmap | memoryview  # shared memory, of bytes
 
 SIZE = 1 << 22  # bytes; only pages that were written to take memory
@@ -149,6 +151,16 @@ def running(subject: str, when: str = "", can_be_apart: bool = False) -> Iterato
         yield record
     finally:
         record.close()
+
+
+@contextlib.contextmanager
+def importing(kind: type[EnvError] | type[NetworkError] | type[PluginError], subject: str) -> Iterator[None]:
+    """Says that the block imports user code, whatever that does: its exceptions become errors of this `kind`, and the
+    end of its process is recorded. `subject` as for `Record`."""
+    from veldt.errors import as_error  # not at the top: see the module's docstring
+
+    with as_error(kind, f"{subject} could not be imported"), running(subject, "when it was imported"):
+        yield
 
 
 @contextlib.contextmanager

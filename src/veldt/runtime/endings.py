@@ -11,8 +11,8 @@ import threading
 # The exit code of a fork server which the system lets start no further process.
 NO_MORE_CODE = os.EX_TEMPFAIL
 NO_MORE_PROCESSES = (
-    "the system lets this user start no further process or thread: raise its limit (ulimit -u, or the container's "
-    "limit of processes), end other programs, or use fewer processes"
+    "the system lets this user start no further process or thread: raise its limit (ulimit -u, ulimit -v, or the "
+    "container's limit of processes), end other programs, or use fewer processes"
 )
 
 # Signals that a closing terminal, `timeout` or a job scheduler sends to all processes of a run at once.

@@ -65,7 +65,8 @@ def remove_orphans(folders: Path | None = None, semaphores: Path = _SHARED_MEMOR
     """Removes folders and semaphores of this user whose mark is of a process of this machine that has ended."""
     if _machine() is None:
         return
-    remove_orphaned_folders(folders or parent_of_sockets(), _FOLDERS)
+    with contextlib.suppress(FileNotFoundError):  # no directory of temporary files can be written
+        remove_orphaned_folders(folders or parent_of_sockets(), _FOLDERS)
     for semaphore in own_paths(semaphores, _SEMAPHORES):
         if semaphore.is_file() and is_orphan(semaphore.name.removeprefix("sem.mp-").rpartition("-")[0]):
             with contextlib.suppress(OSError):

@@ -29,6 +29,7 @@ from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime.activity import training_in
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.devices import accelerator_name, flush_denormals, instruction_set
+from veldt.runtime.orphans import remove_orphans
 from veldt.runtime.supervision import RunningRoles
 from veldt.setting_metadata import check_type
 from veldt.setting_text import flag
@@ -103,6 +104,7 @@ def run_system(
         VeldtError: training failed; a note says how to resume, if possible.
     """
     check_request(request, options.cluster)
+    remove_orphans()  # a run in one process starts no server, which would
     asked = request.config.run
     recording_plan = RecordingPlan(asked.log, asked.callback, options.loggers, options.callbacks)
     run_plan = make_run_plan(request)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from veldt.errors import PluginError, UsageError, VeldtError, as_error, described, did_you_mean
+from veldt.runtime.activity import importing
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.metric_names import METRICS
-from veldt.user_code.import_path import call_refused
+from veldt.user_code.import_path import call_refused, load_function
 from veldt.user_code.numbers import as_number
 
 
@@ -199,6 +200,12 @@ class CallbackGroup:
         """Calls `on_end`, if `on_start` was called."""
         if self._has_started:
             self.call("on_end", self.context.step)
+
+
+def load_callback(name: str) -> Callable[[Path], Any]:
+    """Imports a function of the user. UsageError if there is none of this name, PluginError if its module fails."""
+    with importing(PluginError, f"callback {name}"):
+        return load_function(name, "callback")
 
 
 def made_callback(name: str, function: Callable[[Path], Any], directory: Path) -> Callback:

@@ -12,6 +12,7 @@ from veldt.tracking.callback import (
     Callback,
     CallbackContext,
     CallbackGroup,
+    load_callback,
     made_callback,
     refuse_unknown_events,
 )
@@ -19,7 +20,6 @@ from veldt.tracking.loggers.choice import load_loggers, opened_loggers, own_logg
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.loggers.logger import Logger, missing_of_logger
 from veldt.tracking.progress import Progress
-from veldt.user_code.import_path import load_function
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class RecordingPlan:
             refuse_unknown_events(one)
         self._log, self._loggers, self._callbacks = log, loggers, callbacks
         self._make_loggers = load_loggers(log)
-        self._make_callbacks = {name: load_function(name, "callback") for name in named_callbacks(callback)}
+        self._make_callbacks = {name: load_callback(name) for name in named_callbacks(callback)}
 
     @contextlib.contextmanager
     def opened(self, directory: RunDirectory, progress: Progress) -> Iterator[Recording]:

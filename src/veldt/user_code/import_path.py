@@ -25,17 +25,20 @@ def load_function(name: str, what: str) -> Callable[..., Any]:
         what: the purpose of the function, as messages name it: "environment", "network".
 
     Raises:
-        UsageError: the module or the function does not exist. Errors of the module's own code pass through.
+        UsageError: the module or the function does not exist. Errors of the module's own code pass through:
+            see `veldt.runtime.activity.importing`.
     """
     module_name, attribute = split_name(name, what)
     module = load_named_module(module_name, name, what)
     function = getattr(module, attribute, None)
     if not callable(function):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise UsageError(
-            f"no {what} '{name}': module '{module_name}' has no function '{attribute}'"
-            f"{did_you_mean(attribute, known)}; write it as module:function"
-        )
+        has = f"has no function '{attribute}'{did_you_mean(attribute, known)}; write it as module:function"
+        if isinstance(function, ModuleType):
+            has = f"has a module '{attribute}', not a function: write it as {function.__name__}:function"
+        elif hasattr(module, attribute):
+            has = f"has '{attribute}', of type {type(function).__name__}, not a function; write it as module:function"
+        raise UsageError(f"no {what} '{name}': module '{module_name}' {has}")
     return function
 
 
@@ -70,7 +73,7 @@ def load_named_module(module: str, name: str, what: str) -> ModuleType:
     try:
         return load_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise no_module(name, what) from None
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from veldt.errors import UsageError, VeldtError, described, did_you_mean
+from veldt.errors import PluginError, UsageError, VeldtError, described, did_you_mean
+from veldt.runtime.activity import importing
 from veldt.tracking.loggers.background import BackgroundLogger
 from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.loggers.logger import Logger, close_after_failure, missing_of_logger
@@ -46,13 +47,22 @@ def own_loggers(log: str) -> list[str]:
 
 
 def load_loggers(log: str) -> dict[str, Callable[[Path], Logger]]:
-    """Imports the functions of the user that `log` names, and refuses a service whose package is not installed."""
+    """Imports the functions of the user that `log` names, and refuses a service whose package is not installed.
+
+    Raises:
+        UsageError: that, or there is no such function.
+        PluginError: the function's module failed when it was imported.
+    """
     for name in named_loggers(log):
         if name in LOGGERS[1:] and importlib.util.find_spec(name) is None:
             raise UsageError(
                 f"--log {name} needs the package {name}, which is not installed: pip install 'veldt[{name}]'"
             )
-    return {name: load_function(name, "logger") for name in own_loggers(log)}
+    functions = {}
+    for name in own_loggers(log):
+        with importing(PluginError, f"logger {name}"):
+            functions[name] = load_function(name, "logger")
+    return functions
 
 
 @contextlib.contextmanager
