@@ -35,10 +35,10 @@ _held: set[IO[str]] = set()
 os.register_at_fork(after_in_child=lambda: [file.close() for file in _held])
 
 
-# Sections of config.json besides the resolved settings, which older runs may lack.
 _RESTORE = (
     "; restore it from a copy: the checkpoints beside it are as they were, and cannot be read without it"
 )
+# Sections of config.json besides the resolved settings, which older runs may lack.
 _SECTIONS: Mapping[str, type[dict[str, Any]] | type[list[Any]]] = {
     "given": dict,
     "command": list,
