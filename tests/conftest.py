@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from fork_servers import env_context
 from veldt.registry import _registries
@@ -22,6 +23,10 @@ from veldt.user_code import attribution
 HERE = str(Path(__file__).parent)
 sys.path.insert(0, HERE)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, os.environ.get("PYTHONPATH", "")]))
+# A busy machine is no failure of a test; where the variable CI is set, Hypothesis itself says so.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+if "CI" not in os.environ:
+    settings.load_profile("busy")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -64,5 +64,6 @@ def test_the_wheel_has_the_package_alone(distributions: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"veldt"}
     packaged = {name for name in names if name.startswith("veldt/")}
-    source = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/veldt").rglob("*.py")}
-    assert packaged == source | {"veldt/py.typed", "veldt/report/reference/atari_scores.csv"}
+    sources = (ROOT / "src/veldt").rglob("*")
+    kinds = (".py", ".csv", ".typed")
+    assert packaged == {str(path.relative_to(ROOT / "src")) for path in sources if path.suffix in kinds}

@@ -83,7 +83,7 @@ def in_row(batch: QLearningBatch) -> np.ndarray:
     starts=st.integers(1, 60),
     phases=st.integers(1, 25),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_updates_follow_from_steps(
     steps: int, width: int, length: int, n_step: int, batch: int, intensity: float, starts: int, phases: int
 ) -> None:
