@@ -90,10 +90,7 @@ def test_the_values_are_the_cpus(name: str, device: torch.device) -> None:
             here.rollout()
             there.rollout()
         assert there.model._learner.updates == here.model._learner.updates > 3
-        one, two = here.values(), there.values()
-        assert one.keys() == two.keys()
-        for key, value in one.items():
-            np.testing.assert_array_equal(two[key], value, key)
+        assert_same(here.values(), there.values())
 
 
 def test_norms_and_cosines_change_no_bit(measured: list[dict[str, torch.Tensor]]) -> None:

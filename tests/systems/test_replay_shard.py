@@ -170,6 +170,21 @@ def slot_of(actor: int, begin: int, *, is_first: bool) -> Arrays:
     return arrays | {"is_first": np.array(is_first)}
 
 
+def stored(
+    arrived: Sequence[Arrays], insertions: int, monkeypatch: pytest.MonkeyPatch, *, drawn: int
+) -> tuple[ReplayBuffer, ReplayBatch]:
+    """The buffer of a shard that has stored these slots, and so many transitions drawn from it."""
+    slots = ListedSlots(arrived, HeldWriter(monkeypatch))
+    config = with_settings(CONFIG, {"buffer_size": 100})
+    plan = ShardPlan(config, SPEC, RETURNS, 0, 1, width=WIDTH, first=[0], insertions=insertions)
+    shard = ReplayShard(None, plan, slots, [])  # type: ignore[arg-type]
+    while slots.num_stored < len(arrived):
+        shard.step()
+    batch = ReplayBatch.allocate(batch_layouts(SPEC, drawn))
+    shard._buffer.sample(batch, seed=5)
+    return shard._buffer, batch
+
+
 @pytest.mark.parametrize("insertions", [1, 2])
 def test_a_restarted_actor_does_not_continue_the_episode_of_the_one_that_was_killed(
     insertions: int, monkeypatch: pytest.MonkeyPatch
@@ -181,14 +196,7 @@ def test_a_restarted_actor_does_not_continue_the_episode_of_the_one_that_was_kil
         slot_of(2, 2 * STEPS, is_first=True),
         slot_of(2, 3 * STEPS, is_first=False),
     ]
-    slots = ListedSlots(arrived, HeldWriter(monkeypatch))
-    config = with_settings(CONFIG, {"buffer_size": 100})
-    plan = ShardPlan(config, SPEC, RETURNS, 0, 1, width=WIDTH, first=[0], insertions=insertions)
-    shard = ReplayShard(None, plan, slots, [])  # type: ignore[arg-type]
-    while slots.num_stored < len(arrived):
-        shard.step()
-    batch = ReplayBatch.allocate(batch_layouts(SPEC, 400))
-    shard._buffer.sample(batch, seed=5)
+    _, batch = stored(arrived, insertions, monkeypatch, drawn=400)
     actor_N, after_N = (
         frames.reshape(400, -1).max(1)
         for frames in (batch.observation["frame"], batch.next_observation["frame"])
@@ -200,21 +208,9 @@ def test_each_step_is_stored_as_often_as_asked_and_each_copy_has_its_own_priorit
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As Horgan et al. insert each transition k times (figure 6)."""
-
-    def stored(insertions: int) -> tuple[ReplayBuffer, ReplayBatch]:
-        arrived = [slot_of(1, 0, is_first=True), slot_of(1, STEPS, is_first=False)]
-        slots = ListedSlots(arrived, HeldWriter(monkeypatch))
-        config = with_settings(CONFIG, {"buffer_size": 100})
-        plan = ShardPlan(config, SPEC, RETURNS, 0, 1, width=WIDTH, first=[0], insertions=insertions)
-        shard = ReplayShard(None, plan, slots, [])  # type: ignore[arg-type]
-        while slots.num_stored < len(arrived):
-            shard.step()
-        batch = ReplayBatch.allocate(batch_layouts(SPEC, 600))
-        shard._buffer.sample(batch, seed=5)
-        return shard._buffer, batch
-
-    once, drawn_once = stored(1)
-    thrice, drawn = stored(3)
+    arrived = [slot_of(1, 0, is_first=True), slot_of(1, STEPS, is_first=False)]
+    once, drawn_once = stored(arrived, 1, monkeypatch, drawn=600)
+    thrice, drawn = stored(arrived, 3, monkeypatch, drawn=600)
     assert len(thrice) == 3 * len(once) > 0
     assert len(set(drawn.key_N)) == 3 * len(set(drawn_once.key_N)) == len(thrice)
     np.testing.assert_array_equal(np.unique(drawn.mass_N), np.unique(drawn_once.mass_N))

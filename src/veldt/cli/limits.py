@@ -54,33 +54,34 @@ def _too_few_files(limit: int) -> str:
 
 
 def _out_of_memory(error: BaseException) -> str | None:
-    # The type counts, too: a MemoryError may have no message.
-    texts = [f"{type(each).__name__}: {each}" for each in _chain(error)]
     if isinstance(error, _QUOTING):
         texts = [str(error)]
     elif type(error).__module__.partition(".")[0] == "veldt":  # its own sentence says all
         return None
+    else:  # the type counts, too: a MemoryError may have no message
+        texts = [f"{type(each).__name__}: {each}" for each in _chain(error)]
+    most = _most_addresses()
     for text in texts:
-        if (library := _NOT_MAPPED.search(text)) and _most_addresses() is not None:
-            return _not_loaded(library["library"])
+        if most is not None and (library := _NOT_MAPPED.search(text)):
+            return _not_loaded(library["library"], most)
         if _NO_MEMORY.search(text):
-            return _no_room(text)
+            return _no_room(text, most)
     return None
 
 
-def _not_loaded(library: str) -> str:
+def _not_loaded(library: str, most: int) -> str:
     return (
-        f"{library} cannot be loaded: a process may have {size(_most_addresses() or 0)} of memory here (ulimit -v), "
+        f"{library} cannot be loaded: a process may have {size(most)} of memory here (ulimit -v), "
         "and this takes more; raise the limit with `ulimit -v unlimited`, and start again"
     )
 
 
-def _no_room(text: str) -> str:
+def _no_room(text: str, most: int | None) -> str:
     amount = _AMOUNT.search(text)
     more = f" for {size(int(float(amount['number']) * _UNITS[amount['unit']]))} more" if amount else ""
     if "CUDA" in text:
         return f"the GPU has no room{more}: {_LOWER}, end other programs that use it, or take --device cpu"
-    if (most := _most_addresses()) is not None:
+    if most is not None:
         return (
             f"there is not enough memory{more}: a process may have {size(most)} here (ulimit -v); raise the limit with "
             f"`ulimit -v unlimited`, or {_LOWER}"

@@ -79,14 +79,19 @@ def _table(starts: str) -> dict[str, ReferenceScores]:
     """The scores for these starts, by the key of the game."""
     if starts not in STARTS:
         raise UsageError(f"starts is '{starts}': it must be one of {', '.join(STARTS)}")
-    text = (resources.files("veldt.report") / "reference" / "atari_scores.csv").read_text("utf-8")
     return {
         game_key(row["game"]): ReferenceScores(
             row["game"], float(row["random"]), float(row["human"]), row["source"]
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in reference_rows("atari_scores.csv")
         if row["starts"] == starts
     }
+
+
+def reference_rows(name: str) -> list[dict[str, str]]:
+    """Returns the rows of a shipped table of published scores, by the names of its columns."""
+    text = (resources.files("veldt.report") / "reference" / name).read_text("utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
 def game_key(game: str) -> str:

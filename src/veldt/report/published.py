@@ -7,11 +7,9 @@ Rainbow  the mean return in training over emulator frames, with sticky actions, 
 
 from __future__ import annotations
 
-import csv
 import functools
-from importlib import resources
 
-from veldt.report.normalising import game_key
+from veldt.report.normalising import game_key, reference_rows
 
 _FRAMES = 4  # of the emulator in an agent step
 
@@ -44,5 +42,4 @@ def published_curve(agent: str, game: str, steps: float) -> tuple[list[float], l
 
 @functools.cache
 def _rows() -> list[dict[str, str]]:
-    text = (resources.files("veldt.report") / "reference" / "atari_agents.csv").read_text("utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return reference_rows("atari_agents.csv")

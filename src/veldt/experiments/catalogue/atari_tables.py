@@ -172,17 +172,16 @@ def times_table(results: Results) -> Table:
     rows = []
     for chart, group, runs in results.groups():
         for goal, score in _goals(chart).items():
-            reached = _seconds_to(runs, score)
-            steps = [step for step in (run.steps_to(score) for run in runs) if np.isfinite(step)]
+            steps, seconds = _reached(runs, score)
             rows.append(
                 (
                     chart,
                     group,
                     goal,
                     number(score),
-                    f"{len(reached)} of {len(runs)}",
+                    f"{len(steps)} of {len(runs)}",
                     number(float(np.mean(steps))) if steps else "–",
-                    duration(float(np.mean(reached))) if reached else "–",
+                    duration(float(np.mean(seconds))) if steps else "–",
                 )
             )
     header = ("game", "configuration", "goal", "mean return", "seeds that reach it", "steps", "time")
@@ -196,12 +195,12 @@ def ahead_table(results: Results) -> Table:
     for chart, group, runs in results.groups():
         score = published_score("DQN", chart)
         if score is not None:
-            reached = _seconds_to(runs, score)
-            mean = float(np.mean(reached)) if len(reached) == len(runs) else float("inf")
+            _, seconds = _reached(runs, score)
+            mean = float(np.mean(seconds)) if len(seconds) == len(runs) else float("inf")
             times.setdefault(group, []).append(mean)
     rows = [
-        (group, *(f"{sum(one <= hours * _HOUR for one in seconds)} of {len(seconds)}" for hours in _AHEAD))
-        for group, seconds in times.items()
+        (group, *(f"{sum(one <= hours * _HOUR for one in means)} of {len(means)}" for hours in _AHEAD))
+        for group, means in times.items()
     ]
     rows.append(("Gorila, 100 bundles (Nair et al. 2015)", *(f"{games} of 49" for games in _AHEAD.values())))
     header = ("configuration", *(f"within {hours} hours" for hours in _AHEAD))
@@ -221,7 +220,7 @@ def _goals(game: str) -> dict[str, float]:
     )
 
 
-def _seconds_to(runs: Sequence[FinishedRun], score: float) -> list[float]:
-    """Returns the seconds of training until a score, of the runs that reach it."""
-    steps = [run.steps_to(score) for run in runs]
-    return [float(run.seconds_at(step)) for run, step in zip(runs, steps, strict=True) if np.isfinite(step)]
+def _reached(runs: Sequence[FinishedRun], score: float) -> tuple[list[float], list[float]]:
+    """Returns the steps and the seconds of training until a score, of the runs that reach it."""
+    reached = [(run, step) for run in runs if np.isfinite(step := run.steps_to(score))]
+    return [step for _, step in reached], [float(run.seconds_at(step)) for run, step in reached]

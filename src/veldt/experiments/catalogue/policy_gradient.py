@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.source import ATARI_PREFIX
-from veldt.errors import UsageError
 from veldt.experiments.catalogue.common import (
     ALONE,
     SMALL_ENV,
@@ -26,6 +24,7 @@ from veldt.experiments.catalogue.common import (
 from veldt.experiments.catalogue.verdicts import Verdict, at_least, at_most, between, comparison, mean
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Drawing, Exhibit, Table, learning_curves, lines, number
+from veldt.experiments.planning.games import refuse_others_than_atari
 from veldt.experiments.results import FinishedRun, Results, mean_of
 from veldt.formatting import counted, duration
 from veldt.report.finished_episodes import mean_of_last
@@ -46,11 +45,7 @@ def _env_list(request: Request) -> tuple[str, ...]:
     if request.is_small:
         return request.envs(SMALL_ENV)
     for env in request.games:
-        if not env.startswith(ATARI_PREFIX):
-            raise UsageError(
-                f"--games has '{env}', which is not an Atari game, and this experiment has at --scale paper a paper's "
-                "values for Atari games: give names such as Pong, or leave --scale paper out"
-            )
+        refuse_others_than_atari(env, env, request.scale)
     return request.envs(*_PAPER_GAMES)
 
 

@@ -8,6 +8,7 @@ import math
 import subprocess
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ _START_S = 4.0  # of a run, before its first step
 _FASTEST = 1e6  # agent steps per second, more than any run makes
 
 
-def seconds_of(job: Job, steps: int, speeds: dict[str, float]) -> float:
+def seconds_of(job: Job, steps: int, speeds: Mapping[str, float]) -> float:
     """Returns the seconds that a job takes, alone on its cores; `steps` are those that a training still makes."""
     if isinstance(job, Measurement):
         return job.seconds
@@ -50,7 +51,7 @@ def seconds_of(job: Job, steps: int, speeds: dict[str, float]) -> float:
 
 def least_seconds(job: Job, steps: int) -> float:
     """Returns seconds that a job takes on any machine, before its speed here is known."""
-    return job.seconds if isinstance(job, Measurement) else _START_S + steps / _FASTEST
+    return seconds_of(job, steps, defaultdict(lambda: _FASTEST))
 
 
 def total_seconds(seconds: Mapping[Job, float]) -> float:

@@ -44,9 +44,20 @@ def env_of_game(name: str) -> str:
 def env_of_atari_game(name: str) -> str:
     """As `env_of_game`, for experiments whose recipes have a paper's values for Atari games alone."""
     env = env_of_game(name)
-    if not env.startswith(ATARI_PREFIX):
-        raise UsageError(
-            f"--games has '{name}', which is not an Atari game, and this experiment has a paper's values for Atari "
-            "games alone: give names such as Pong"
-        )
+    refuse_others_than_atari(name, env)
     return env
+
+
+def refuse_others_than_atari(name: str, env: str, scale: str = "") -> None:
+    """Raises UsageError if `env`, which the user gave as `name`, is no Atari game.
+
+    Args:
+        scale: the only one at which the experiment's recipes have a paper's values; "" if they have them at each.
+    """
+    if env.startswith(ATARI_PREFIX):
+        return
+    at, another = (f"at --scale {scale} ", f", or leave --scale {scale} out") if scale else ("", "")
+    raise UsageError(
+        f"--games has '{name}', which is not an Atari game, and this experiment has {at}a paper's values for Atari "
+        f"games alone: give names such as Pong{another}"
+    )
