@@ -1,17 +1,22 @@
-"""Checks and times the synchronous recipes on one GPU, in at most nine minutes: prints a Markdown table.
+"""Checks and times the recipes on one GPU, in at most nine minutes: prints Markdown tables.
 
     python benchmarks/gpu.py                # needs a CUDA GPU
-    python benchmarks/gpu.py --device cpu   # tries the script itself, in seconds: CartPole-v1 in the place of Breakout
+    python benchmarks/gpu.py --device cpu   # tries the script itself, in a minute: CartPole-v1 in the place of Breakout
 
-Checks: the first updates of each recipe leave the weights close to those of the CPU, and no update waits for the GPU.
-Figures: agent steps per second (SPS) of training, of sampling, of the envs without inference and of learning alone, and
-updates per second with minibatches of 512; of PPO and DQN also with --compile and with --cuda-graphs, as far as time is
-left. Exit code 0, 1 if a check failed, 2 without a GPU.
+Checks: the first updates of each synchronous recipe leave the weights close to those of the CPU, and no update waits
+for the GPU. Figures of these: agent steps per second (SPS) of training, of sampling, of the envs without inference and
+of learning alone, and updates per second with minibatches of 512; of PPO and DQN also with --compile and with
+--cuda-graphs, as far as time is left. Figures of the recipes of the other systems: SPS and updates per second of a run,
+from its first updates on; GA3C's also with DQN's network, and on the CPU. Exit code 0, 1 if a check failed, 2 without a
+GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -70,6 +75,30 @@ COLUMNS = ("training", "sampling", "simulate, network-ready, no inference", "lea
 
 # Switches with which some are timed again, after all others, since compiling takes time.
 SWITCHES = [(recipe, switch) for recipe in ("ppo", "dqn") for switch in ("compile", "cuda_graphs")]
+
+# By title, a recipe of another system, and settings with which it is timed.
+DQN_SETTINGS = ["--batch-size", "512", "--learning-starts", "5000", "--buffer-size", "50000"]
+SYSTEMS: dict[str, tuple[str, list[str]]] = {
+    "a3c, 1 learner": ("a3c", ["--learners", "1", "--num-envs", "64"]),
+    "appo, 1 learner": ("appo", ["--learners", "1", "--num-envs", "64"]),
+    "async-dqn, 1 learner": ("async-dqn", ["--learners", "1", "--num-envs", "64", *DQN_SETTINGS]),
+    "impala, 8 actors": ("impala", ["--actors", "8", "--num-envs", "64"]),
+    "apex-dqn, 8 actors": ("apex-dqn", ["--actors", "8", "--num-envs", "64", *DQN_SETTINGS]),
+    "gorila, 1 learner, 8 actors": (
+        "gorila",
+        ["--learners", "1", "--actors", "8", "--num-envs", "64", *DQN_SETTINGS],
+    ),
+    "ga3c": ("ga3c", ["--num-envs", "64"]),
+    "ga3c on the CPU": ("ga3c", ["--num-envs", "64", "--device", "cpu"]),
+    "ga3c, DQN's network": ("ga3c", ["--num-envs", "64", "--network", "dqn"]),
+    "ga3c, DQN's network, on the CPU": (
+        "ga3c",
+        ["--num-envs", "64", "--network", "dqn", "--device", "cpu"],
+    ),
+}
+START_S = 60.0  # a run that has made no update until then is not measured
+RUN_SECONDS = 2  # times as long as another measurement, since metrics come every half second
+NETWORK, DEVICE = "--network", "--device"  # a network is of Atari games only
 
 
 class BoundedActions(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -153,6 +182,47 @@ def timed(recipe: str, device: str, env: str, seconds: float, switch: str) -> st
     return f"{run_plan.config.run.precision} | {figures} | {updates:,.1f} |"
 
 
+def timed_run(recipe: str, arguments: list[str], seconds: float) -> str:
+    """Trains until `seconds` have passed since the first updates; returns SPS and updates per second of that time."""
+    with tempfile.TemporaryDirectory() as folder:
+        run, log = Path(folder) / "run", Path(folder) / "log"
+        command = [sys.executable, "-m", "veldt", "train", recipe, *arguments, "--log-every", "0.5"]
+        command += ["--steps", "1_000_000_000", "--evaluate-every", "0", "--run-dir", str(run)]
+        with log.open("w") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            rows = rows_of_updates(run / "metrics.jsonl", process, seconds)
+        finally:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        if len(rows) < 2:
+            last = (log.read_text().strip().splitlines() or ["no output"])[-1]
+            return f"not measured: {last} | |"
+    first, last = rows[0], rows[-1]
+    sps, updates = (
+        (last[name] - first[name]) / (last["seconds"] - first["seconds"])
+        for name in ("step", "train/updates")
+    )
+    return f"{sps:,.0f} | {updates:,.1f} |"
+
+
+def rows_of_updates(metrics: Path, process: subprocess.Popen[bytes], seconds: float) -> list[dict[str, Any]]:
+    """Waits and returns the rows of metrics of `seconds`, from the first on that has updates before it."""
+    began, rows = time.monotonic(), list[dict[str, Any]]()
+    while process.poll() is None and time.monotonic() - began < START_S + 2 * seconds:
+        time.sleep(0.2)
+        lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
+        rows = [row for row in map(json.loads, lines) if row.get("train/updates", 0) > 0]
+        if rows and rows[-1]["seconds"] - rows[0]["seconds"] >= seconds:
+            break
+        if not rows and time.monotonic() - began > START_S:
+            break
+    return rows
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -190,6 +260,16 @@ def main() -> int:
             print(f"| {name} | not measured: out of time | | | | | |")
             continue
         print(f"| {name} | {timed(recipe, asked.device, env, seconds, switch)}", flush=True)
+    print("\n| training, other systems | SPS | updates/s |\n" + "| --- " * 3 + "|")
+    for title, (recipe, arguments) in SYSTEMS.items():
+        if is_trial and NETWORK in arguments:
+            continue
+        if time.monotonic() - began > LIMIT_S - 2 * RUN_SECONDS * seconds:
+            print(f"| {title}, {env} | not measured: out of time | |")
+            continue
+        device_flag = [] if DEVICE in arguments else [DEVICE, asked.device]
+        figures = timed_run(recipe, ["--env", env, *device_flag, *arguments], RUN_SECONDS * seconds)
+        print(f"| {title}, {env} | {figures}", flush=True)
     return 0 if all_well else 1
 
 

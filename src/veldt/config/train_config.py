@@ -109,7 +109,7 @@ class RunConfig:
     """Compile the network with torch.compile (falls back, with a note, where that fails)."""
     cuda_graphs: bool = False
     """Compile the network, and capture its passes in acting and in updates as CUDA graphs, one for each shape of a
-    batch (torch.compile's mode reduce-overhead). It needs a CUDA device; not for GA3C. Not measured on a GPU yet."""
+    batch (torch.compile's mode reduce-overhead). It needs a CUDA device; not for GA3C."""
     threads: Annotated[int, Unit("threads")] = 0
     """Threads for training on the CPU; 0 measures: one, or one for each core that may be used where that is at least
     1.4 times as fast here. Small networks get one."""
