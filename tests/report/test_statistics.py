@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from veldt.errors import UsageError
+from veldt.report import statistics
 from veldt.report.statistics import (
     interquartile_mean,
     mean,
@@ -142,6 +143,31 @@ def test_a_curve_has_an_interval_at_each_point() -> None:
     assert (np.asarray(low)[3], np.asarray(high)[3]) == pytest.approx(at_one)
 
 
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        mean,
+        median,
+        median_of_runs,
+        interquartile_mean,
+        optimality_gap,
+        lambda x: performance_profile(x, [-0.5, 0.0, 0.5]),
+        lambda x: probability_of_improvement(x, x[::-1] + 0.1),
+    ],
+)
+def test_a_statistic_is_computed_at_each_place_of_further_axes(statistic: Callable[..., Any]) -> None:
+    x = np.random.default_rng(2).normal(size=(5, 3, 4, 2))
+    found = np.asarray(statistic(x))
+    for place in np.ndindex(4, 2):
+        np.testing.assert_allclose(found[place], statistic(x[(slice(None), slice(None), *place)]))
+
+
+def test_draws_are_independent_of_how_many_are_made_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = stratified_interval(interquartile_mean, X, repeats=50, seed=1)
+    monkeypatch.setattr(statistics, "_AT_ONCE", X.size * 7)
+    assert stratified_interval(interquartile_mean, X, repeats=50, seed=1) == pytest.approx(together)
+
+
 def test_the_same_seed_draws_the_same() -> None:
     first, again, other = (stratified_interval(mean, X, repeats=50, seed=seed) for seed in (4, 4, 5))
     assert first == again != other
@@ -159,7 +185,6 @@ def test_the_same_seed_draws_the_same() -> None:
         (lambda: stratified_interval(mean, X, repeats=9, seed=0, level=1.0), "level is 1.0: it must be"),
         (lambda: mean([1.0, 2.0]), r"scores have the shape \[2\]: it must be \[runs, tasks\]"),
         (lambda: median(np.empty((0, 3))), r"scores have the shape \[0, 3\]"),
-        (lambda: performance_profile(np.zeros((2, 2, 2)), [0.0]), r"scores have the shape \[2, 2, 2\]"),
         (lambda: interquartile_mean([[1.0, np.nan]]), "a score is not finite"),
         (lambda: probability_of_improvement(X, Y[:, :2]), "x has scores of 4 tasks and y of 2"),
     ],

@@ -1,8 +1,9 @@
 """Statistics of the scores of several runs, and how certain they are.
 
 Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice". A task is an
-environment; scores of several tasks must be normalised before they are averaged. The means, medians and the
-optimality gap also take [runs, tasks, points], a curve for each run: their result then has the axis [points].
+environment; scores of several tasks must be normalised before they are averaged. All functions also take scores with
+more axes, [runs, tasks, ...], and compute their statistic at each place of these: of curves [runs, tasks, points] the
+result has the axis [points].
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from numpy.typing import ArrayLike
 from veldt.errors import UsageError
 
 _TRIMMED = 0.25  # of the scores, at either end
+_AT_ONCE = (
+    2**18
+)  # drawn scores of which a statistic is computed together: what they take fits the processor's caches
 
 Value = float | np.ndarray
 
@@ -83,13 +87,13 @@ def performance_profile(scores: ArrayLike, taus: ArrayLike) -> np.ndarray:
         taus: float [points].
 
     Returns:
-        float64 [points], in [0, 1].
+        float64 [..., points], in [0, 1].
     """
-    checked = np.sort(_checked(scores, most_axes=2), axis=None)
-    return np.asarray(1 - np.searchsorted(checked, np.asarray(taus, np.float64), side="right") / len(checked))
+    above = _checked(scores)[..., None] > np.asarray(taus, np.float64)
+    return np.asarray(above.mean(axis=(0, 1)))
 
 
-def probability_of_improvement(x: ArrayLike, y: ArrayLike) -> float:
+def probability_of_improvement(x: ArrayLike, y: ArrayLike) -> Value:
     """The probability that a run of `x` has a higher score than one of `y` on the same task; a tie counts as half.
 
     Mean over tasks of P(X > Y) + P(X = Y) / 2, over all pairs of runs: the Mann-Whitney U statistic, divided by the
@@ -102,13 +106,13 @@ def probability_of_improvement(x: ArrayLike, y: ArrayLike) -> float:
     Raises:
         UsageError: the numbers of tasks differ.
     """
-    of_x, of_y = _checked(x, most_axes=2), _checked(y, most_axes=2)
+    of_x, of_y = _checked(x), _checked(y)
     if of_x.shape[1] != of_y.shape[1]:
         raise UsageError(
             f"x has scores of {of_x.shape[1]} tasks and y of {of_y.shape[1]}: both must have the same tasks"
         )
     above = (of_x[:, None] > of_y[None]) + 0.5 * (of_x[:, None] == of_y[None])
-    return float(above.mean())
+    return _number(above.mean(axis=(0, 1, 2)))
 
 
 def stratified_interval(
@@ -120,8 +124,9 @@ def stratified_interval(
     replacement, and computes the statistic of what it drew. The interval has the middle `level` of the results.
 
     Args:
-        statistic: a function of this module, or another, of as many arrays as there are `scores`.
-        scores: float [runs, tasks] each.
+        statistic: a function of this module, or another, of as many arrays as there are `scores`. It gets several
+            draws together, [runs, tasks, draws, ...], and returns their statistics, [draws, ...].
+        scores: float [runs, tasks, ...] each.
         repeats: how often to draw.
         seed: of the draws.
         level: the interval's probability, above 0 and below 1.
@@ -143,19 +148,25 @@ def stratified_interval(
     if not 0 < level < 1:
         raise UsageError(f"level is {level}: it must be above 0 and below 1")
     generator = np.random.default_rng(seed)
-    drawn = [statistic(*(_resampled(one, generator) for one in arrays)) for _ in range(repeats)]
-    low, high = np.quantile(np.asarray(drawn, np.float64), ((1 - level) / 2, (1 + level) / 2), axis=0)
+    most = max(1, _AT_ONCE // max(one.size for one in arrays))
+    drawn = [
+        statistic(*(_resampled(one, min(most, repeats - done), generator) for one in arrays))
+        for done in range(0, repeats, most)
+    ]
+    low, high = np.quantile(np.concatenate(drawn), ((1 - level) / 2, (1 + level) / 2), axis=0)
     return _number(low), _number(high)
 
 
-def _resampled(scores: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+def _resampled(scores: np.ndarray, draws: int, generator: np.random.Generator) -> np.ndarray:
+    """Returns draws of as many runs, with replacement, from each task; [runs, tasks, draws, ...]."""
     runs, tasks = scores.shape[:2]
-    return np.asarray(scores[generator.integers(runs, size=(runs, tasks)), np.arange(tasks)])
+    run_DRT = generator.integers(runs, size=(draws, runs, tasks))
+    return np.asarray(scores[np.moveaxis(run_DRT, 0, -1), np.arange(tasks)[:, None]])
 
 
-def _checked(scores: ArrayLike, most_axes: int = 3) -> np.ndarray:
+def _checked(scores: ArrayLike) -> np.ndarray:
     checked = np.asarray(scores, np.float64)
-    if not 2 <= checked.ndim <= most_axes or checked.size == 0:
+    if checked.ndim < 2 or checked.size == 0:
         raise UsageError(
             f"scores have the shape {list(checked.shape)}: it must be [runs, tasks], with at least one of each"
         )

@@ -77,8 +77,8 @@ def _difference(full: Sequence[float], half: Sequence[float]) -> Estimate:
     if not full:
         return Estimate(float("nan"))
 
-    def difference(half_N1: np.ndarray, full_N1: np.ndarray) -> float:
-        return float(statistics.interquartile_mean(half_N1)) - float(statistics.interquartile_mean(full_N1))
+    def difference(half: np.ndarray, full: np.ndarray) -> statistics.Value:
+        return statistics.interquartile_mean(half) - statistics.interquartile_mean(full)
 
     return over_games(difference, *(np.array(scores)[:, None] for scores in (half, full)))
 

@@ -92,10 +92,8 @@ def _matches(scores: Scores) -> dict[str, Verdict]:
         both = (array_of(scores[scaled], names), array_of(scores[unscaled], names))
         times = 0.9 if statistics.interquartile_mean(both[1]) >= 0.0 else 1.1
 
-        def kept(of: np.ndarray, others: np.ndarray, *, times: float = times) -> float:
-            return float(statistics.interquartile_mean(of)) - times * float(
-                statistics.interquartile_mean(others)
-            )
+        def kept(of: np.ndarray, others: np.ndarray, *, times: float = times) -> statistics.Value:
+            return statistics.interquartile_mean(of) - times * statistics.interquartile_mean(others)
 
         verdicts[f"{scaled} against {unscaled}"] = at_least(over_games(kept, *both), 0.0)
     return verdicts

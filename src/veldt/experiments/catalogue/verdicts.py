@@ -117,7 +117,7 @@ def over_games(
     the normal one.
 
     Args:
-        statistic: of as many arrays as there are `scores`.
+        statistic: of as many arrays as there are `scores`, as `stratified_interval` takes it.
         scores: float [seeds, games] each.
         repeats: how often the bootstrap draws.
     """
