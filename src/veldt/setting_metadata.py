@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import numbers
 import operator
 import os
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ _DESCRIBED = {
     type(None): "None",
 }
 TOO_LARGE = 1 << 63  # for the sizes and counters of torch and numpy
+_OfClass = typing.TypeVar("_OfClass", bound=Callable[[type[Any]], Any])
 PATH = str | os.PathLike[str]  # what a path may be given as; see `check_path`
 
 
@@ -76,7 +78,19 @@ class Range:
 ANY = Range()
 
 
-def ranges_of(cls: type[Any]) -> dict[str, Range]:
+def _once(function: _OfClass) -> _OfClass:
+    """Remembers what a function of a class returns: to resolve types takes a millisecond, and each new object asks."""
+    return typing.cast(_OfClass, functools.cache(function))
+
+
+@_once
+def hints_of(cls: type[Any]) -> Mapping[str, Any]:
+    """Returns the types of a settings class by the setting's name, without what `Annotated` adds."""
+    return typing.get_type_hints(cls)
+
+
+@_once
+def ranges_of(cls: type[Any]) -> Mapping[str, Range]:
     """Returns the ranges that a settings class and its bases declare, by the setting's name; the nearest class's."""
     ranges: dict[str, Range] = {}
     for owner in reversed(cls.__mro__):
@@ -151,7 +165,7 @@ def check_values(config: Any) -> None:
     """Raises UsageError if a field holds a value that its declaration does not allow: of another type, an unknown name,
     NaN, a number out of its range. A list or a vector of integers in the place of a tuple becomes one, a float without
     a fraction in the place of an int one, and NumPy's numbers Python's."""
-    hints, ranges = typing.get_type_hints(type(config)), ranges_of(type(config))
+    hints, ranges = hints_of(type(config)), ranges_of(type(config))
     for field in dataclasses.fields(config):
         given = getattr(config, field.name)
         hint = hints[field.name]

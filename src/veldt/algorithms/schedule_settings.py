@@ -10,7 +10,7 @@ from typing import Any
 from veldt.errors import PluginError, UsageError, VeldtError, described
 from veldt.functional.schedules import Parsed, Schedule, constant, linear, parse
 from veldt.runtime.activity import importing
-from veldt.setting_metadata import ANY, Range, ranges_of
+from veldt.setting_metadata import ANY, Range, hints_of, ranges_of
 from veldt.setting_text import flag
 from veldt.user_code.import_path import load_function, split_name
 from veldt.user_code.numbers import as_number
@@ -124,7 +124,7 @@ def try_functions(config: Any) -> None:
 
 
 def _schedule_fields(config: Any) -> list[dataclasses.Field[Any]]:
-    hints = typing.get_type_hints(type(config))
+    hints = hints_of(type(config))
     return [
         field
         for field in dataclasses.fields(config)
