@@ -157,5 +157,5 @@ SECONDARY_LEARNER = Experiment(
     draw=_draw,
     differs=_differs,
     seeds=(4, 2),
-    hours=0.058,
+    hours=0.24,
 )
