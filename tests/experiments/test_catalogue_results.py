@@ -256,6 +256,41 @@ def test_throughput_compares_algorithms_and_learners(monkeypatch: pytest.MonkeyP
     )
 
 
+@pytest.mark.parametrize("cores", [2, 4])
+def test_throughput_computes_more_learners_than_there_are_cores(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From one and two: a learner takes 2 ms for a step, and two 1.2 ms, of which they exchange 0.2 ms."""
+    monkeypatch.setattr(throughput, "allowed_cores", lambda: list(range(cores)))
+    request, runs = Request("small", 1), []
+    for job in EXPERIMENTS["throughput"].jobs(request):
+        assert isinstance(job, Training)
+        run, step_s = FinishedRun(job, Path()), {1: 2e-3, 2: 1.2e-3, 4: 1e-3}[int(job.x)]
+        row = {"step": 1_000, "seconds": 1.0, "system/cores": 1.0}
+        vars(run).update(summary={"steps": 1_000, "seconds": 1_000 * step_s}, rows=[row])
+        runs.append(run)
+    exhibit = EXPERIMENTS["throughput"].draw(Results(request, runs, [], []))
+    (table,) = exhibit.tables
+    speeds = {row[1]: row[2] for row in table.rows if row[3] == "computed, not measured"}
+    every = {
+        ("A2C", 4): 1 / 0.65e-3,  # 0.2 ms x 3/2, divided by two
+        ("A2C", 8): 1 / 0.3375e-3,
+        ("DQN-512", 4): 1 / 0.8e-3,  # 0.2 ms x 3/2
+        ("DQN-512", 8): 1 / 0.6e-3,
+        ("A3C", 4): 1 / 0.6e-3,
+        ("A3C", 8): 1 / 0.3e-3,
+    }
+    for (label, learners), speed in every.items():
+        shown = speeds.get(f"{label}, {learners} learners*")
+        assert shown == (f"{speed:,.0f}" if learners > cores else None)
+    assert all(row[4].endswith("*") == row[1].endswith("*") for row in table.rows)
+    assert "*: computed, not measured" in table.caption
+    said = "none with more was measured here" if cores == 2 else "the computed hours are 0.7"
+    assert said in table.caption
+    stars = [line for line in exhibit.drawings[0].figure.axes[0].lines if line.get_marker() == "*"]
+    assert next(len(line.get_xdata()) for line in stars) == (2 if cores == 2 else 1)
+
+
 def test_throughput_has_the_learners_that_the_machine_has_cores_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asynchronous DQN is trained by as many as in the paper. What differs is the same text on all machines."""
     one, request = EXPERIMENTS["throughput"], Request("small", 1)

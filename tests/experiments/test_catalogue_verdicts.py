@@ -12,9 +12,9 @@ import pytest
 from experiment_results import AGREES, DOES_NOT, UNSEEN, drawn, seeded
 from veldt.algorithms.q_learning import QLearningConfig
 from veldt.experiments.catalogue import EXPERIMENTS
-from veldt.experiments.experiment import Measurement, Request, Training
+from veldt.experiments.experiment import Request, Training
 from veldt.experiments.figures import Exhibit
-from veldt.experiments.results import FinishedRun, Measured, Results, interval, mean_line
+from veldt.experiments.results import FinishedRun, Results, interval, mean_line
 from veldt.networks.own import NO_PARTS
 from veldt.recipes.configure import configure
 from veldt.report.normalising import human_normalised, raw_score
@@ -199,13 +199,16 @@ def test_precision_is_the_difference_of_iqms_and_of_speeds() -> None:
 
 def test_a_second_learner_with_a_large_batch_is_to_fail() -> None:
     def says(second: dict[str, float]) -> str:
-        request, measured = Request("small", 3), []
-        for job in EXPERIMENTS["secondary-learner"].jobs(request):
-            assert isinstance(job, Measurement)
-            row = {"step": 1, "primary_norm": 1.0, "secondary_norm": 1.0, "distance": 0.0}
-            scores = {"primary_score": 100.0, "secondary_score": second[job.group] + job.x}
-            measured.append(Measured(job, {"rows": [row | scores]}))
-        return EXPERIMENTS["secondary-learner"].draw(Results(request, [], measured, [])).says
+        def scores(job: Training) -> dict[str, float]:
+            return {
+                "eval/ep_return_mean": 100.0,
+                "second/ep_return_mean": second[job.group] + job.seed,
+                "second/weights_norm": 1.0,
+                "second/first_weights_norm": 1.0,
+                "second/distance": 0.0,
+            }
+
+        return drawn("secondary-learner", lambda job: 0.0, metrics=scores).says
 
     pairs = ("first 64, second 2048", "first 2048, second 64", "first 256, second 256")
     good = says(dict(zip(pairs, (10.0, 100.0, 100.0), strict=True)))

@@ -19,14 +19,12 @@ from small_experiments import Printed, experiment, printed
 from tiny_runs import TINY
 from veldt.cli import main
 from veldt.errors import UsageError, VeldtError
-from veldt.experiments import secondary_learner
 from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.planning.estimate import probe_settings, total_seconds
 from veldt.experiments.results import Results, interval
 from veldt.experiments.run import run_experiment
 from veldt.experiments.scheduler import JobProgress, Scheduler
-from veldt.experiments.secondary_learner import run_both
 from veldt.experiments.side_by_side import last_sentence
 from veldt.experiments.workspace import Workspace, seeds_of
 from veldt.networks.own import NO_PARTS
@@ -346,35 +344,6 @@ def test_wrong_arguments_are_one_sentence(words: str, said: str, capsys: pytest.
     with pytest.raises(SystemExit) as stopped:
         main(words.split())
     assert stopped.value.code == 2 and said in capsys.readouterr().err
-
-
-def test_a_second_learner_equals_the_first_while_it_learns_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the first one's batch size and draws; with draws of its own it has other weights."""
-    rows = {}
-    for draws in (0, 1):
-        monkeypatch.setattr(secondary_learner, "_OWN_DRAWS", draws)
-        settings = {
-            "hidden": (8,),
-            "learning_starts": 128,
-            "num_envs": 4,
-            "training_intensity": 4.0,
-            "horizon": 8,
-        }
-        rows[draws] = list(run_both("CartPole-v1", 512, 32, 32, 1, settings))
-    assert rows[0][-1]["step"] >= 512 and all(row["distance"] == 0 for row in rows[0])
-    assert rows[0][-1]["primary_norm"] == rows[0][-1]["secondary_norm"] == rows[1][-1]["primary_norm"]
-    assert rows[1][-1]["distance"] > 0
-
-
-def test_a_failure_of_a_measurement_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The experiment shows the last line that its command has written, without the name of an exception."""
-    words = "--env Pendulum-v1 --steps 64 --primary 32 --secondary 32"
-    monkeypatch.setattr("sys.argv", ["secondary_learner", *words.split()])
-    with pytest.raises(SystemExit, match=r"^veldt: dqn cannot choose this environment's actions") as stopped:
-        secondary_learner.main()
-    assert stopped.value.code != 0
 
 
 def test_seconds_of_jobs_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,12 @@ def test_one_game_is_measured_for_all(tmp_path: Path, monkeypatch: pytest.Monkey
     ("recipe", "env", "given", "starts"),
     [
         ("dqn", "CartPole-v1", {"batch_size": 4_096, "learning_starts": 9_000}, 8_192),
+        (
+            "dqn",
+            "CartPole-v1",
+            {"batch_size": 64, "second_batch_size": 2_048, "learning_starts": 9_000},
+            4_096,
+        ),
         ("gorila", "ALE/Pong-v5", {"batch_size": 512}, 8_192),  # the recipe's own 8 learners
         ("gorila", "ALE/Pong-v5", {"batch_size": 512, "learners": 2}, 2_048),
         ("dqn-512", "ALE/Pong-v5", {}, 1_024),  # the recipe's own batch

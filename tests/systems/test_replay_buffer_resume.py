@@ -36,9 +36,11 @@ def texts(run: Path, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("recipe", ["dqn", "c51", "rainbow"])
-@pytest.mark.parametrize("resets", ["mid-batch", "wait"])
-def test_from_every_checkpoint_that_is_kept(recipe: str, resets: str, tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole", recipe, resets=resets)
+@pytest.mark.parametrize(
+    "changes", [{"resets": "mid-batch"}, {"resets": "wait"}, {"second_batch_size": 24}], ids=str
+)
+def test_from_every_checkpoint_that_is_kept(recipe: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    whole = trained(tmp_path / "whole", recipe, **changes)
     checkpoints = sorted((whole / "checkpoints").iterdir())[-SETTINGS["keep_checkpoints"] :]
     for checkpoint in checkpoints[:-1]:
         run = tmp_path / f"from-{checkpoint.name}"

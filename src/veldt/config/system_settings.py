@@ -159,9 +159,29 @@ class SynchronousConfig(RolesConfig):
     learners: Annotated[int, Unit("processes")] = 1
     """Sampler-learners, each with its share of the envs and of every batch: all apply the mean of their gradients. With
     accelerators, each has one."""
+    second_batch_size: Annotated[int, Unit("transitions")] = 0
+    """Trains a second learner with batches of this size on the replay buffer, beside the one that acts; it begins with
+    the same weights, and changes nothing of the run (Stooke & Abbeel 2018, section 5.5). 0: there is none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.second_batch_size < 0:
+            raise UsageError(f"--second-batch-size is {self.second_batch_size}: it must be 0 (none) or more")
+        if self.second_batch_size and self.learners > 1:
+            raise UsageError(
+                f"--second-batch-size is {self.second_batch_size}, and --learners is {self.learners}: a second learner "
+                "is trained beside a single one; take --learners 1, or leave it out"
+            )
 
     def check_envs(self, envs: int) -> None:
         check_even(envs, self.learners, "learners", "learner")
+
+    def check_without_replay(self, algorithm: str) -> None:
+        if self.second_batch_size:
+            raise UsageError(
+                f"--second-batch-size is {self.second_batch_size}, and {algorithm} learns from the rollout that was "
+                "just sampled, not from a replay buffer that a second learner could share: leave it out"
+            )
 
     @property
     def in_one_process(self) -> bool:

@@ -225,7 +225,9 @@ class TrainConfig:
             )
         self.roles.check_envs(self.envs.num_envs)
         if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
-            _check_sizes(self.learn, self.replay, self.phase_width, self.in_phases, self.num_buffers)
+            for name, size in self.batch_sizes.items():
+                learn = dataclasses.replace(self.learn, batch_size=size)
+                _check_sizes(learn, self.replay, self.phase_width, self.in_phases, self.num_buffers, name)
         if isinstance(self.learn, OffPolicyConfig):
             _check_shares(self.learn.batch_size, self.batch_shares)
         self._check_normalisation()
@@ -283,6 +285,14 @@ class TrainConfig:
         return self.roles.learners if self.roles.owns_envs else 1
 
     @property
+    def batch_sizes(self) -> dict[str, int]:
+        """Transitions of a batch that is drawn from the replay buffer, by the setting that says so."""
+        sizes = {"batch_size": self.learn.batch_size} if isinstance(self.learn, OffPolicyConfig) else {}
+        if isinstance(self.roles, SynchronousConfig) and self.roles.second_batch_size:
+            sizes["second_batch_size"] = self.roles.second_batch_size
+        return sizes
+
+    @property
     def batch_shares(self) -> int:
         """Learners that each batch is divided among."""
         return self.roles.learners if self.roles.is_synchronised else 1
@@ -318,8 +328,14 @@ def _check_shared(learn: AlgorithmConfig, recurrent: str) -> None:
 
 
 def _check_sizes(
-    learn: OffPolicyConfig, replay: ReplayConfig, width: int, in_phases: bool, num_buffers: int
+    learn: OffPolicyConfig,
+    replay: ReplayConfig,
+    width: int,
+    in_phases: bool,
+    num_buffers: int,
+    name: str,
 ) -> None:
+    """Raises UsageError where batches of `learn`, whose size is the setting `name`, do not fit to the replay buffer."""
     each = f", shared out among {num_buffers} learners" if num_buffers > 1 else ""
     starts, size = learn.learning_starts // num_buffers, replay.buffer_size // num_buffers
     if learn.learning_starts > replay.buffer_size:
@@ -331,13 +347,13 @@ def _check_sizes(
     sure = width * (math.ceil(size / width) // 2)
     if learn.batch_size > sure:
         raise UsageError(
-            f"--batch-size is {learn.batch_size:,}, and a replay buffer for {replay.buffer_size:,} transitions{each} "
+            f"{flag(name)} is {learn.batch_size:,}, and a replay buffer for {replay.buffer_size:,} transitions{each} "
             f"of {width} envs holds only {sure:,} for certain when episodes are short: take a larger --buffer-size, or "
             "a smaller batch"
         )
     if starts < learn.batch_size:
         raise UsageError(
-            f"--batch-size is {learn.batch_size:,}, and learning starts after {learn.learning_starts:,} steps{each}, "
+            f"{flag(name)} is {learn.batch_size:,}, and learning starts after {learn.learning_starts:,} steps{each}, "
             "when less is stored: raise --learning-starts, or take a smaller batch"
         )
     share = math.ceil(size / width)

@@ -98,19 +98,14 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # a job is only itself: the key of its result
 class Measurement:
-    """One measurement: a command, of `veldt` or another `module`, that prints a JSON object. Else as `Training`.
-
-    `trains` is a training that is valid or not together with it.
-    """
+    """One measurement: a command of `veldt` that prints a JSON object. Else as `Training`."""
 
     group: str
     words: tuple[str, ...]
     seconds: float
-    module: str = "veldt"
     x: float = float("nan")
     panel: str = ""
     cores: int = 0  # 0: all of the machine's
-    trains: Training | None = None
 
     @property
     def chart(self) -> str:
@@ -122,7 +117,7 @@ class Measurement:
 
     def command(self) -> list[str]:
         """Returns the command."""
-        return [sys.executable, "-m", self.module, *self.words]
+        return [sys.executable, "-m", "veldt", *self.words]
 
 
 Job = Training | Measurement

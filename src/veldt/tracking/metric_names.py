@@ -17,6 +17,7 @@ _SEPARATE = "runs whose actors and learners are separate processes"
 _PRIORITISED = "runs with prioritised replay"
 _GA3C = "`ga3c`"
 _POLICY_GRADIENT = "`a2c`, `ppo`, `vtrace`"
+_PAIR = "runs with `--second-batch-size`"
 _EVALUATE = "runs with `--evaluate-every`"
 
 
@@ -277,6 +278,18 @@ _EVAL = (
     Metric("eval/episodes", "episodes", "Number of these episodes.", _EVALUATE),
 )
 
+_SECOND = (
+    Metric(
+        "second/ep_return_mean",
+        "reward",
+        "`eval/ep_return_mean` of the second learner's policy, evaluated at the same step.",
+        f"{_PAIR} and `--evaluate-every`",
+    ),
+    Metric("second/weights_norm", "", "L2 norm of all parameters of the second learner.", _PAIR),
+    Metric("second/first_weights_norm", "", "The same of the first one, which acts.", _PAIR),
+    Metric("second/distance", "", "L2 norm of the difference of their parameters.", _PAIR),
+)
+
 METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -287,6 +300,7 @@ METRICS: Mapping[str, Metric] = {
         *DIAGNOSTICS,
         *_REPLAY_METRICS,
         *_EVAL,
+        *_SECOND,
         *SYSTEM,
     )
 }

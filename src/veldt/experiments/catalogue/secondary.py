@@ -2,79 +2,72 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from typing import Any
 
 from veldt.envs.source import ATARI_PREFIX
-from veldt.experiments.catalogue.common import SMALL_ENV, STOOKE
+from veldt.experiments.catalogue.common import ALONE, SMALL_ENV, STOOKE, seeded
 from veldt.experiments.catalogue.verdicts import comparison, falls_short, keeps
-from veldt.experiments.experiment import Experiment, Measurement, Request, Training
+from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Line, Table, lines, mean_of_curves, number
-from veldt.experiments.results import Results, interval
+from veldt.experiments.results import FinishedRun, Results, interval
 
 _PAIRS = ((64, 2048), (2048, 64), (256, 256))  # batch sizes of the first and the second learner
 _FAILS = "first 64, second 2048"
 _SMALL_STEPS, _PAPER_STEPS = 40_000, 10_000_000
+_EVALUATIONS = 12
+_SCORES = {"first learner": "eval/ep_return_mean", "second learner": "second/ep_return_mean"}
+_NORMS = {
+    "first learner": "second/first_weights_norm",
+    "second learner": "second/weights_norm",
+    "their distance": "second/distance",
+}
 
 
-def _jobs(request: Request) -> list[Measurement]:
-    steps = _SMALL_STEPS if request.is_small else _PAPER_STEPS
-    settings = {"training_intensity": 8.0, "horizon": 0}
+def _jobs(request: Request) -> list[Training]:
     return [
-        Measurement(
-            group=f"first {first}, second {second}",
-            module="veldt.experiments.secondary_learner",
-            words=(
-                *("--env", env, "--steps", str(steps), "--primary", str(first), "--secondary", str(second)),
-                *("--seed", str(seed), "--settings", json.dumps(settings)),
-            ),
-            seconds=steps / (500.0 if request.is_small else 100.0),
-            x=seed,
-            panel=env,
-            cores=1,
-            trains=Training(
-                group="", recipe="dqn", env=env, seed=seed, settings={"steps": steps, **settings}
-            ),
-        )
+        job
         for env in _envs(request)
         for first, second in _PAIRS
-        for seed in request.seed_range
+        for job in seeded(
+            request,
+            group=f"first {first}, second {second}",
+            recipe="dqn",
+            env=env,
+            settings={**_settings(request, env), "batch_size": first, "second_batch_size": second},
+        )
     ]
+
+
+def _settings(request: Request, env: str) -> dict[str, Any]:
+    """Returns the settings of all pairs: both learners use each step 8 times, from the same step on."""
+    steps = _SMALL_STEPS if request.is_small else _PAPER_STEPS
+    is_atari = env.startswith(ATARI_PREFIX)
+    settings = {
+        **ALONE,
+        "steps": steps,
+        "training_intensity": 8.0,
+        "horizon": 0,
+        "evaluate_every": steps // _EVALUATIONS,
+    }
+    if request.is_small or not is_atari:  # on Atari the recipe begins later than a small run ends
+        settings["learning_starts"] = 2 * max(map(max, _PAIRS))
+    if not request.is_small:
+        return settings | {"checkpoint_replay": "none"}
+    return settings | {
+        "evaluate_steps": 20_000 if is_atari else 4_000,
+        "checkpoint_every": steps // _EVALUATIONS,
+    }
 
 
 def _envs(request: Request) -> tuple[str, ...]:
     return request.envs(SMALL_ENV if request.is_small else "ALE/Breakout-v5")
 
 
-Panels = dict[str, dict[str, list[tuple[np.ndarray, np.ndarray]]]]  # curves of each seed, by chart and label
-
-
-def _add(panels: Panels, chart: str, label: str, rows: Sequence[Mapping[str, float]], key: str) -> None:
-    """Adds the curve of `key` over the steps of a measurement's rows."""
-    x, y = (np.array([row[name] for row in rows]) for name in ("step", key))
-    panels.setdefault(chart, {}).setdefault(label, []).append((x, y))
-
-
-def _means(panels: Panels) -> dict[str, dict[str, Line]]:
-    return {
-        chart: {label: mean_of_curves(curves) for label, curves in named.items()}
-        for chart, named in panels.items()
-    }
-
-
 def _draw(results: Results) -> Exhibit:
-    scores: Panels = {}
-    norms: Panels = {}
-    ends: dict[str, dict[str, list[float]]] = {}
-    for measured in results.measured:
-        rows, chart = measured.values["rows"], f"{measured.job.panel}, {measured.job.group}"
-        for name, label in (("primary", "first"), ("secondary", "second")):
-            _add(scores, chart, f"{label} learner", rows, f"{name}_score")
-            _add(norms, chart, f"{label} learner", rows, f"{name}_norm")
-            ends.setdefault(chart, {}).setdefault(label, []).append(rows[-1][f"{name}_score"])
-        _add(norms, chart, "their distance", rows, "distance")
+    ends = {
+        f"{chart}, {group}": {label: [_last(run, name) for run in runs] for label, name in _SCORES.items()}
+        for chart, group, runs in results.groups()
+    }
     table = [
         (chart, *(number(*interval(values)) for values in by_label.values()))
         for chart, by_label in ends.items()
@@ -87,7 +80,7 @@ def _draw(results: Results) -> Exhibit:
         "(here: it has less than that), and that two with 256 match (here: the second one keeps up)",
         {
             chart: (falls_short if chart.endswith(_FAILS) else keeps)(
-                by_label["second"], by_label["first"], paired=True
+                by_label["second learner"], by_label["first learner"], paired=True
             )
             for chart, by_label in ends.items()
         },
@@ -97,21 +90,50 @@ def _draw(results: Results) -> Exhibit:
         [
             lines(
                 "Scores of both learners",
-                "Mean return of 8 evaluated episodes, mean of the seeds with its 95% bootstrap interval.",
-                _means(scores),
+                "Mean return of the episodes of an evaluation, mean of the seeds with its 95% bootstrap interval.",
+                _curves(results, _SCORES),
                 "agent steps",
                 "return",
             ),
             lines(
                 "Norms of both learners",
                 "L2 norms of parameters and of their difference, means of the seeds with 95% bootstrap intervals.",
-                _means(norms),
+                _curves(results, _NORMS),
                 "agent steps",
                 "norm",
             ),
         ],
         [Table("Final scores of both", ("batch sizes", "first learner", "second learner"), table)],
     )
+
+
+def _last(run: FinishedRun, name: str) -> float:
+    _, values = run.metric_curve(name)
+    return float(values[-1]) if len(values) else float("nan")
+
+
+def _curves(results: Results, names: dict[str, str]) -> dict[str, dict[str, Line]]:
+    """Returns the mean curves of metrics, by chart and label."""
+    return {
+        f"{chart}, {group}": {
+            label: mean_of_curves([run.metric_curve(name) for run in runs]) for label, name in names.items()
+        }
+        for chart, group, runs in results.groups()
+    }
+
+
+def _differs(request: Request) -> list[str]:
+    return [
+        *(
+            [f"{_SMALL_STEPS:,} steps of {', '.join(_envs(request))} instead of Breakout."]
+            if request.is_small
+            else [
+                "One machine instead of the paper's.",
+                "A run that was interrupted fills its replay buffer anew before both learn on.",
+            ]
+        ),
+        *_step_sizes(request),
+    ]
 
 
 def _step_sizes(request: Request) -> list[str]:
@@ -133,13 +155,7 @@ SECONDARY_LEARNER = Experiment(
     shows="Scores and parameter norms of a DQN learner, and of a second one trained on the first one's replay buffer.",
     jobs=_jobs,
     draw=_draw,
-    differs=lambda request: [
-        f"{_SMALL_STEPS:,} steps of {', '.join(_envs(request))} instead of Breakout."
-        if request.is_small
-        else "One machine instead of the paper's.",
-        *_step_sizes(request),
-        "A measurement that is interrupted begins again.",
-    ],
+    differs=_differs,
     seeds=(4, 2),
-    hours=0.058,
+    hours=0.24,
 )

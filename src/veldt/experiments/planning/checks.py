@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from veldt.envs.arrangement import probe_spec
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
-from veldt.experiments.experiment import Experiment, Job, Measurement
+from veldt.experiments.experiment import Experiment, Job
 from veldt.experiments.planning.kinds import one_of_each_kind
 from veldt.networks.own import NO_PARTS
 from veldt.recipes.configure import configure
@@ -30,7 +30,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
     if len(set(names)) < len(names):
         raise UsageError(f"two runs would have the name {max(names, key=names.count)}")
     specs: dict[str, EnvSpec] = {}
-    for job in one_of_each_kind([job.trains if isinstance(job, Measurement) else job for job in jobs]):
+    for job in one_of_each_kind(jobs):
         request = configure(job.recipe, job.env, {}, None, NO_PARTS, job.settings)
         check_request(request, None)
         if job.env not in specs:

@@ -136,7 +136,7 @@ def probe_settings(job: Training) -> dict[str, Any]:
     settings = {**job.settings, "log": "none", "log_every": 0.5}
     config = build_config(find(job.recipe).draft(job.env), job.settings)
     if isinstance(config.learn, OffPolicyConfig):
-        batches = config.learn.batch_size * config.roles.learners
+        batches = max(config.batch_sizes.values()) * config.roles.learners
         settings |= {"learning_starts": max(1_000, 2 * batches), "checkpoint_replay": "none"}
     return settings
 

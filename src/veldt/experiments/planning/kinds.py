@@ -19,7 +19,7 @@ def kind_of(job: Training) -> str:
     return strict_json.dumps([job.recipe, _alike(job.env), settings], sort_keys=True)
 
 
-def one_of_each_kind(jobs: Iterable[Job | None]) -> list[Training]:
+def one_of_each_kind(jobs: Iterable[Job]) -> list[Training]:
     """Returns the first training of each kind."""
     return list({kind_of(job): job for job in reversed(list(jobs)) if isinstance(job, Training)}.values())[
         ::-1

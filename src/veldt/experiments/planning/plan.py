@@ -73,7 +73,7 @@ def _rows(jobs: Sequence[Job]) -> list[_Row]:
             kind, settings = job.recipe, _as_text(job, different)
         else:
             key = settings = job.group
-            kind = " ".join(job.words[:2]) if job.module == "veldt" else job.module.rpartition(".")[2]
+            kind = " ".join(job.words[:2])
         rows.setdefault(key, _Row(kind, settings)).jobs.append(job)
     return list(rows.values())
 

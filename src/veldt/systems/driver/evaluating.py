@@ -17,7 +17,7 @@ from veldt.learning.learner import load_weights
 from veldt.runs.directory import RunDirectory
 from veldt.systems.driver.monitor import Monitor
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.systems.roles.messages import FinishedEvaluation
+from veldt.systems.roles.messages import CurrentWeights, FinishedEvaluation
 from veldt.tracking.stage_clock import StageClock
 
 
@@ -52,20 +52,26 @@ class Evaluating:
         is_long_enough = steps >= self._every > 0
         return is_long_enough and reason != "interrupted" and steps > self.evaluated_at
 
-    def play(self, weights: Mapping[str, np.ndarray], stop: threading.Event) -> None:
-        """Evaluates the policy of these fp32 weights. If `stop` is set meanwhile, nothing is recorded."""
-        run_plan = self._run_plan
-        steps, seed = run_plan.config.run.evaluate_steps, run_plan.config.run.seed
+    def play(self, current: CurrentWeights, stop: threading.Event) -> None:
+        """Evaluates the policy of these weights, and then the second learner's. If `stop` is set meanwhile, nothing is
+        recorded."""
         with self._clock("evaluate"):
-            network, parameters = run_plan.network()
-            load_weights(parameters, {name: np.array(array) for name, array in weights.items()})
-            if (threads := run_plan.inference_threads) is not None:
-                torch.set_num_threads(threads)
-            agent = run_plan.agent(network, self._directory.path)
-            result = play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
+            result = self._played(current.weights, stop)
+            second = self._played(current.second, stop) if current.second else None
         if not stop.is_set():  # else the evaluation is repeated when the run resumes
             self.evaluated_at = self._monitor.steps
-            self._monitor.record_evaluation(result, steps, self.evaluated_at)
+            steps = self._run_plan.config.run.evaluate_steps
+            self._monitor.record_evaluation(result, steps, self.evaluated_at, second)
+
+    def _played(self, weights: Mapping[str, np.ndarray], stop: threading.Event) -> Evaluation:
+        run_plan = self._run_plan
+        steps, seed = run_plan.config.run.evaluate_steps, run_plan.config.run.seed
+        network, parameters = run_plan.network()
+        load_weights(parameters, {name: np.array(array) for name, array in weights.items()})
+        if (threads := run_plan.inference_threads) is not None:
+            torch.set_num_threads(threads)
+        agent = run_plan.agent(network, self._directory.path)
+        return play_steps(agent, steps, seed=seed, greedy=False, stopped=stop.is_set)
 
     def record(self, message: FinishedEvaluation) -> None:
         """Records what an evaluator has played meanwhile."""

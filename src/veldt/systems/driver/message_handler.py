@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-
-import numpy as np
 
 from veldt.errors import VeldtError
 from veldt.exchange.graph import Role
@@ -60,7 +58,7 @@ class MessageHandler:
         self._resumes_from = [role.resumes_from for role, _ in roles]
         self._monitor, self._metrics, self._episodes = monitor, metrics, episodes
         self._evaluating, self._checkpointing = evaluating, checkpointing
-        self._weights: Mapping[str, np.ndarray] | None = None
+        self._weights: CurrentWeights | None = None
         self.last_restart: Restarted | None = None  # of a role that had reported an error
 
     def handle(self, messages: Sequence[Received]) -> None:
@@ -74,7 +72,7 @@ class MessageHandler:
                 texts = [one.message.text for one in several if isinstance(one.message, Note)]
                 self._monitor.notes(texts, about)
 
-    def take_weights(self) -> Mapping[str, np.ndarray]:
+    def take_weights(self) -> CurrentWeights:
         """Returns the weights that came with the last messages."""
         weights, self._weights = self._weights, None
         assert weights is not None, "a role that is alone sends its weights when it is asked for them"
@@ -96,7 +94,7 @@ class MessageHandler:
             case SnapshotPart() | WrittenSegments():
                 self._checkpointing.add(role, message)
             case CurrentWeights():
-                self._weights = message.weights
+                self._weights = message
             case Restarted():
                 self._record_restart(role, message)
             case Started() | Ended() | Failed() | FailedAtEnd():

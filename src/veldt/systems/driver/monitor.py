@@ -179,9 +179,14 @@ class Monitor:
             self.note(f"warning: {warning}", "warning")
             self._has_warned = True
 
-    def record_evaluation(self, result: Evaluation, steps: int, began_at: int) -> None:
-        """Records an evaluation of `steps` that began at step `began_at` of the run: shows a sentence now, and puts
-        metrics into the next row."""
+    def record_evaluation(
+        self, result: Evaluation, steps: int, began_at: int, second: Evaluation | None = None
+    ) -> None:
+        """Records an evaluation of `steps` that began at step `began_at` of the run, and that of a second learner if
+        there is one: shows a sentence now, and puts metrics into the next row."""
+        self._evaluation = {}
+        if second is not None and second.scores:
+            self._evaluation["second/ep_return_mean"] = float(np.mean(second.scores))
         if not result.scores:
             self.note(f"evaluation at step {began_at:,}: no episode ended in {steps:,} steps", "evaluation")
             return
@@ -192,7 +197,7 @@ class Monitor:
             f"± {scores.std():,.1f} (min {scores.min():,.0f}, max {scores.max():,.0f})",
             kind="evaluation",
         )
-        self._evaluation = {
+        self._evaluation |= {
             "eval/ep_return_mean": float(scores.mean()),
             "eval/ep_return_std": float(scores.std()),
             "eval/ep_length_mean": float(np.mean(result.lengths)),

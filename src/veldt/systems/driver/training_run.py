@@ -37,6 +37,7 @@ from veldt.systems.driver.monitor import AT_THE_START, Monitor
 from veldt.systems.driver.outcome import Outcome, reason_to_stop
 from veldt.systems.driver.role_metrics import RoleMetrics
 from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.roles.messages import CurrentWeights
 from veldt.tracking.recording import Recording
 from veldt.tracking.stage_clock import StageClock
 
@@ -297,7 +298,7 @@ class TrainingRun:
         self._handle(self._roles.stop(_STOP_INTERRUPTED_S if is_interrupted else _STOP_S))
         self._check_learned(reason)
         if self._evaluating.is_due_at_the_end(reason):
-            self._evaluating.play(checkpointing.groups()["weights"], self._stop)
+            self._evaluating.play(CurrentWeights.of_checkpoint(checkpointing.groups()), self._stop)
         self._log(force=True)
         checkpointing.finish_all()
 

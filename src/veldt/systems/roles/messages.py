@@ -21,6 +21,7 @@ from veldt.tracking.metric_names import with_prefix
 if TYPE_CHECKING:
     from torch import Tensor
 
+SECOND_WEIGHTS = "second-weights"  # the group of a second learner's weights in a checkpoint
 _METRICS_S = 0.5  # seconds between messages with metrics of updates
 
 
@@ -188,6 +189,12 @@ class WrittenSegments(RoleMessage, kind="segments"):
 
 @dataclass(frozen=True)
 class CurrentWeights(RoleMessage, kind="weights"):
-    """A learner's weights between two phases, fp32 by name."""
+    """A learner's weights between two phases, fp32 by name, and those of a second learner ({}: there is none)."""
 
     weights: Mapping[str, np.ndarray]
+    second: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def of_checkpoint(cls, groups: Groups) -> CurrentWeights:
+        """Returns the weights in a checkpoint's groups."""
+        return cls(groups["weights"], groups.get(SECOND_WEIGHTS, {}))

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
+
 from veldt.algorithms.base import Loss
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
@@ -120,8 +122,7 @@ class SamplerLearnerRole(ABC):
             plan.run_plan, worker_rank, self._clock, archive, self._note, context
         )
         try:
-            for text in self._sampler_learner.begin(own, int(self._steps_A[plan.rank])):
-                self._note(text, "resume")
+            self.begin(own)
         except BaseException:
             self._sampler_learner.close()
             raise
@@ -166,7 +167,7 @@ class SamplerLearnerRole(ABC):
             self._send_segments()
         self._send_metrics()
         if weights:
-            self._control.send(CurrentWeights(self._sampler_learner.learner.weights()))
+            self._control.send(CurrentWeights(self._sampler_learner.learner.weights(), self.second_weights()))
 
     def close(self) -> None:
         """Closes its envs."""
@@ -205,6 +206,15 @@ class SamplerLearnerRole(ABC):
         if weights is not None and self._rank == 0:
             own = self._sampler_learner
             weights.publish(own.learner.version, own.parameters.arrays())
+
+    def begin(self, own: Checkpoint | None) -> None:
+        """Starts what has state, or restores it from `own`."""
+        for text in self._sampler_learner.begin(own, int(self._steps_A[self._rank])):
+            self._note(text, "resume")
+
+    def second_weights(self) -> dict[str, np.ndarray]:
+        """Returns the weights of another policy to be evaluated beside its own; {} if there is none."""
+        return {}
 
     def exchange_metrics(self) -> dict[str, float]:
         """Metrics of the exchange between sampler-learners."""

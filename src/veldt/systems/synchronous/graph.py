@@ -13,13 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from veldt.config.system_settings import SynchronousConfig
 from veldt.exchange.gradients import AllReduce, GradientEdge, NoAllReduce
 from veldt.exchange.graph import Graph, Role
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.learning.snapshot import Groups
-from veldt.runs.checkpoint_files import Checkpoint
+from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals, nth_device
 from veldt.runtime.roles import Control
@@ -40,6 +44,7 @@ from veldt.systems.roles.sampler_learner_role import (
     SyncState,
     state_of_rank,
 )
+from veldt.systems.synchronous.second_learner import SecondLearner
 
 _COMPARE_EVERY = 256  # phases between checks that all ranks have the same parameters
 
@@ -92,8 +97,9 @@ def _one_learner(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | N
     )
     learner = Role(
         "learner",
-        f"acts in {config.envs.num_envs} envs, and learns from what it has sampled",
-        SynchronousLearner,
+        f"acts in {config.envs.num_envs} envs, and learns from what it has sampled"
+        + (", beside a second learner" if _has_second(run_plan) else ""),
+        SynchronousPair if _has_second(run_plan) else SynchronousLearner,
         [plan],
         [{"rate_limiter": "rate_limiter"}],
         max_restarts=0,
@@ -101,6 +107,11 @@ def _one_learner(run_plan: RunPlan, run: Path | None, checkpoint: Checkpoint | N
         num_checkpointed=1,
     )
     return Graph((learner,), {"rate_limiter": counts_edge(1, 0)})
+
+
+def _has_second(run_plan: RunPlan) -> bool:
+    roles = run_plan.config.roles
+    return isinstance(roles, SynchronousConfig) and roles.second_batch_size > 0
 
 
 @flush_denormals()
@@ -181,3 +192,31 @@ class SynchronousLearner(SamplerLearnerRole):
     def _compare(self) -> None:
         """Checks that all ranks have the same parameters, which only a fault can make differ."""
         self._edge.assert_same_on_all_ranks({"parameters": weights_digest(self._sampler_learner.parameters)})
+
+
+class SynchronousPair(SynchronousLearner):
+    """The learner that acts, and a second one on its replay buffer (`--second-batch-size`), which learns after it."""
+
+    def begin(self, own: Checkpoint | None) -> None:
+        super().begin(own)
+        first = self._sampler_learner
+        self._second = SecondLearner(self._plan.run_plan, first, self._clock)
+        if own is not None:
+            with restoring(own):
+                self._second.restore(own, own.meta["second"])
+
+    def _act_and_learn(self, now: SyncState) -> None:
+        super()._act_and_learn(now)
+        self._second.learn(now.steps, int(self._steps_A[self._rank]))
+
+    def second_weights(self) -> dict[str, np.ndarray]:
+        return self._second.weights()
+
+    def exchange_metrics(self) -> dict[str, float]:
+        return self._second.metrics()
+
+    def shared_groups(self, groups: Groups) -> Groups:
+        return super().shared_groups(groups) | self._second.groups()
+
+    def _state_besides(self, now: SyncState) -> dict[str, Any]:
+        return super()._state_besides(now) | {"second": self._second.counters()}
