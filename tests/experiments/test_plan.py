@@ -18,6 +18,7 @@ from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.catalogue.minatar import MINATAR
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.planning import estimate
+from veldt.experiments.planning import memory as planned_memory
 from veldt.experiments.planning.estimate import measure_speeds, probe_settings
 from veldt.experiments.planning.games import env_of_game, resolved
 from veldt.experiments.planning.kinds import one_of_each_kind
@@ -75,6 +76,36 @@ def test_measurements_have_a_row_for_each_group_with_the_flags_that_differ() -> 
     assert [list(column.cells) for column in table.columns] == [
         *(["bench sampling"], ["CartPole-v1"], ["one, num-envs 1 2"], [""], ["2"], [""], ["all"], [""], ["2"])
     ]
+
+
+def test_memory_that_is_less_than_the_cores_allow_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four runs of an Atari replay buffer, on four cores with memory for two."""
+    for module in (estimate, planned_memory):
+        monkeypatch.setattr(module, "allowed_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(planned_memory, "available_memory", lambda: 20 * 2**30)
+    monkeypatch.setattr("veldt.experiments.run.measure_speeds", lambda *_: defaultdict(lambda: 1_000.0))
+    jobs = [
+        training(recipe=recipe, env="ALE/Pong-v5", seed=seed, settings={"steps": 3_600_000})
+        for recipe in ("a2c", "dqn")
+        for seed in (1, 2, 3, 4)
+    ]
+    for some, said, hours in (
+        (jobs[:4], "", "1"),
+        (
+            jobs[4:],
+            "No more than 2 runs with a replay buffer side by side, since each needs up to 8.3 GiB of memory, and 20.0 "
+            "GiB are available",
+            "2",
+        ),
+    ):
+        screen = console()
+        run_experiment(
+            experiment(some), Request("paper", 4), tmp_path / some[0].recipe, screen, plan_only=True
+        )
+        lines = said_on(screen).splitlines()
+        assert lines[-1].startswith(f"4 runs, about {hours} hours") and (lines[-2] == said) == bool(said)
 
 
 def test_one_game_is_measured_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

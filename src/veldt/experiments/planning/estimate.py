@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import math
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ from veldt.experiments.experiment import Job, Measurement, Training
 from veldt.experiments.own_directory import AGAIN
 from veldt.experiments.owned_process import OwnedProcess
 from veldt.experiments.planning.kinds import kind_of, one_of_each_kind
+from veldt.experiments.planning.memory import ENOUGH, Memory
 from veldt.experiments.side_by_side import last_sentence
 from veldt.experiments.speed import Speed, speed_of, speed_while_learning
 from veldt.experiments.workspace import Workspace
@@ -54,17 +56,19 @@ def least_seconds(job: Job, steps: int) -> float:
     return seconds_of(job, steps, defaultdict(lambda: _FASTEST))
 
 
-def total_seconds(seconds: Mapping[Job, float]) -> float:
-    """Returns how long jobs take side by side, each started as soon as its cores are free, from how long each takes."""
-    cores = len(allowed_cores())
-    free_at = [0.0] * cores
+def total_seconds(seconds: Mapping[Job, float], memory: Memory = ENOUGH) -> float:
+    """Returns how long jobs take side by side, from how long each takes: in their order, each as soon as it fits."""
+    cores = free = len(allowed_cores())
+    now, order = 0.0, itertools.count()
+    running: list[tuple[float, int, int, Job]] = []  # a heap: end, a number that no other has, cores, the job
     for job, alone in seconds.items():
         wanted = min(job.cores or cores, cores)
-        starts = [heapq.heappop(free_at) for _ in range(wanted)]
-        end = max(starts) + alone
-        for _ in range(wanted):
-            heapq.heappush(free_at, end)
-    return max(free_at)
+        while wanted > free or not memory.fits(job, [one for *_, one in running]):
+            now, _, returned, _ = heapq.heappop(running)
+            free += returned
+        heapq.heappush(running, (now + alone, next(order), wanted, job))
+        free -= wanted
+    return max((end for end, *_ in running), default=0.0)
 
 
 def measure_speeds(
