@@ -93,7 +93,14 @@ REPLICAS = Experiment(
     shows="Scores of Ape-X DQN with each step inserted k times into the replay buffer.",
     jobs=_replicas,
     draw=_draw_replicas,
-    differs=lambda request: small_env_differs(request, _SMALL_STEPS, "Atari games by up to 256 actors"),
+    differs=lambda request: [
+        *small_env_differs(request, _SMALL_STEPS, "Atari games by up to 256 actors"),
+        *(
+            []
+            if request.is_small
+            else ["32 envs for the figure's 32 actors, in as many processes as the cores allow."]
+        ),
+    ],
     seeds=(2, 3),
     hours=0.068,
 )
@@ -106,6 +113,7 @@ EPSILONS = Experiment(
     draw=_draw_epsilons,
     differs=lambda request: [
         *small_env_differs(request, _SMALL_STEPS, "Atari games by 360 actors"),
+        *([] if request.is_small else ["32 envs instead of 360 actors."]),
         "One ε for each env, of which an actor has several, instead of one for each actor.",
     ],
     seeds=(3, 3),

@@ -98,7 +98,11 @@ BATCHES = Experiment(
         *(
             ["Adam with one step size for all batches, where the paper's DQN has RMSProp with one for each."]
             if request.is_small
-            else []
+            else [
+                "The scores are those of training, with its exploration; the paper's are of an evaluation after each "
+                "million steps. The paper's text has batches of 32, 512, 1,024 and 2,048 in this figure; 128 is chosen "
+                "here."
+            ]
         ),
     ],
     seeds=(3, 2),

@@ -21,6 +21,10 @@ from veldt.experiments.results import FinishedRun, Results, mean_of
 from veldt.formatting import counted
 
 _SMALL_STEPS, _PAPER_STEPS = 100_000, 50_000_000
+_PAPER_DIFFERS = (
+    "One game, and up to 31 bundles instead of 100; of each bundle 8 envs instead of one, and its share of one replay "
+    "buffer of a million steps instead of a whole one."
+)
 _WITHOUT, _WITH = "without thresholds", "stale and outlying gradients discarded"
 
 
@@ -101,6 +105,7 @@ GORILA_SCALING = Experiment(
     draw=_draw,
     differs=lambda request: [
         *small_env_differs(request, _SMALL_STEPS, "49 Atari games by 100 bundles"),
+        *([] if request.is_small else [_PAPER_DIFFERS]),
         "Bundles are compared with one bundle instead of with DQN.",
     ],
     hours=0.14,
