@@ -174,3 +174,13 @@ def test_ga3c_has_the_agents_of_its_paper(name: str, runs: int) -> None:
 def test_what_differs_from_the_paper_at_its_own_scale_is_said(name: str, said: str) -> None:
     differs = {scale: " ".join(EXPERIMENTS[name].differs(Request(scale, 1))) for scale in ("small", "paper")}
     assert said in differs["paper"] and said not in differs["small"]
+
+
+@pytest.mark.parametrize(
+    "name", ["scores", "throughput", "batches", "norms", "replicas", "epsilons", "gorila-scaling"]
+)
+def test_no_replay_buffer_of_an_atari_run_stays_on_the_disk(name: str) -> None:
+    """Each has 8 GB, and the scores of 49 games are of hundreds of runs."""
+    configs = [config_of(job) for jobs in by_method(name).values() for job in jobs]
+    kept = {config.run.checkpoint_replay for config in configs if config.replay is not None}
+    assert kept == {"none"}

@@ -6,6 +6,7 @@ from typing import Any
 
 from veldt.experiments.catalogue.common import (
     ALONE,
+    REPLAY_NOT_KEPT,
     SMALL_ENV,
     scores_in_words,
     scores_of,
@@ -24,13 +25,13 @@ _ONE_EACH = "one ε for each env"
 
 def _training(request: Request, group: str, env: str, seed: int, settings: dict[str, Any]) -> Training:
     steps = _SMALL_STEPS if request.is_small else _PAPER_STEPS
-    small = {"actors": 2, "num_envs": 16} if request.is_small else {}
+    sizes = {"actors": 2, "num_envs": 16} if request.is_small else REPLAY_NOT_KEPT
     return Training(
         group=group,
         recipe="apex-dqn",
         env=env,
         seed=seed,
-        settings={**ALONE, "steps": steps, **small, **settings},
+        settings={**ALONE, "steps": steps, **sizes, **settings},
         cores=0,
     )
 

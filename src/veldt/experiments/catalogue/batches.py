@@ -9,6 +9,7 @@ from typing import Any
 from veldt.envs.source import ATARI_PREFIX
 from veldt.experiments.catalogue.common import (
     ALONE,
+    REPLAY_NOT_KEPT,
     SMALL_ENV,
     STOOKE,
     kept_from_the_smallest,
@@ -38,7 +39,7 @@ def _settings(request: Request, env: str, batch: int, small_steps: int = _SMALL_
         "steps": small_steps if request.is_small else _PAPER_STEPS,
         **replay_settings(env, batch),
     }
-    settings |= {"training_intensity": 8.0, "horizon": 0, "checkpoint_replay": "none"}
+    settings |= {"training_intensity": 8.0, "horizon": 0, **REPLAY_NOT_KEPT}
     return settings
 
 

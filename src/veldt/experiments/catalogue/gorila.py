@@ -7,6 +7,7 @@ from typing import Any
 
 from veldt.experiments.catalogue.common import (
     ALONE,
+    REPLAY_NOT_KEPT,
     SMALL_ENV,
     kept_from_the_smallest,
     line_over_x,
@@ -46,7 +47,11 @@ def _jobs(request: Request) -> list[Training]:
                 "steps": _SMALL_STEPS if request.is_small else _PAPER_STEPS,
                 "learners": count,
                 "num_envs": 8 * count,
-                **({} if env.startswith("ALE/") else {"learning_starts": max(2_000, 256 * count)}),
+                **(
+                    REPLAY_NOT_KEPT
+                    if env.startswith("ALE/")
+                    else {"learning_starts": max(2_000, 256 * count)}
+                ),
             },
             panel=f"{env}, {name}",
             x=count,
