@@ -19,7 +19,7 @@ from veldt.experiments.catalogue.minatar import MINATAR
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.planning import estimate
 from veldt.experiments.planning import memory as planned_memory
-from veldt.experiments.planning.estimate import measure_speeds, probe_settings
+from veldt.experiments.planning.estimate import is_long_enough, measure_speeds, probe_settings
 from veldt.experiments.planning.games import env_of_game, resolved
 from veldt.experiments.planning.kinds import one_of_each_kind
 from veldt.experiments.planning.plan import plan_table
@@ -152,6 +152,19 @@ def test_a_probe_learns_from_its_first_batches_on(
 ) -> None:
     job = training(recipe=recipe, env=env, settings={"steps": 10**6, **given})
     assert probe_settings(job).get("learning_starts") == starts
+
+
+def test_a_probe_sees_a_second_rollout_of_learners_that_end_theirs_together() -> None:
+    """Eight of them: all first rollouts, of 20 s, end within 4 s, in which 14,336 steps become known."""
+
+    def row(seconds: float, step: int) -> dict[str, float]:
+        return {"seconds": seconds, "step": step, "train/updates": step // 80}
+
+    rows = [row(1.0, 0), row(21.0, 2_048), row(25.0, 16_384)]
+    assert not is_long_enough(rows[:2]) and not is_long_enough(rows)
+    assert is_long_enough([*rows, row(39.0, 16_384 + 2_048)])
+    assert not is_long_enough([row(1.0, 0), row(1.5, 80), row(3.5, 240)])
+    assert is_long_enough([row(1.0, 0), row(1.5, 80), row(4.5, 320)])
 
 
 def test_a_probe_that_is_too_slow_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

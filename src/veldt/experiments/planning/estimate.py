@@ -35,7 +35,8 @@ from veldt.runs.own_names import OF_RUN
 from veldt.runtime.cores import allowed_cores
 from veldt.tracking.metrics import read_metrics
 
-_PROBE_S = 3.0  # of training with updates, after which a probe is interrupted
+_PROBE_S = 3.0  # of training with updates, at least, after which a probe is interrupted
+_OF_FIRST = 0.8  # of the time to the first update: the second rollout of a run takes a little less time than the first
 # Until the first row of metrics, and from then on: on busy cores tens of processes start slowly, and the rollouts of
 # hundreds of envs and updates with large batches take seconds each.
 _PROBE_DEADLINE_S = 300.0
@@ -110,12 +111,10 @@ def _probed(job: Training, scratch: Path) -> float:
         command = dataclasses.replace(job, settings=probe_settings(job)).command(scratch)
         process = OwnedProcess(command, subprocess.DEVNULL, stderr, cores)
         try:
-            until, speed, has_rows = time.monotonic() + _PROBE_DEADLINE_S, None, False
-            while (
-                process.poll() is None
-                and time.monotonic() < until
-                and (speed is None or speed.seconds < _PROBE_S)
-            ):
+            until, speed = time.monotonic() + _PROBE_DEADLINE_S, None
+            rows: list[dict[str, Any]] = []
+            has_rows = False
+            while process.poll() is None and time.monotonic() < until and not is_long_enough(rows):
                 time.sleep(0.25)
                 rows = _rows(scratch)
                 speed = _measured(rows) or speed
@@ -143,6 +142,20 @@ def probe_settings(job: Training) -> dict[str, Any]:
         batches = config.learn.batch_size * config.roles.learners
         settings |= {"learning_starts": max(1_000, 2 * batches), "checkpoint_replay": "none"}
     return settings
+
+
+def is_long_enough(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Returns whether a run has learned for some seconds, and about as long as it took to its first update.
+
+    Learners that do not wait for each other end their first rollouts at about the same time, and it takes another
+    rollout until they have steps to show again: between the two, the speed of all steps so far would be several times
+    too high.
+    """
+    speed = speed_while_learning(rows)
+    if speed is None:
+        return False
+    first = next(row for row in rows if row.get("train/updates"))
+    return speed.seconds >= max(_PROBE_S, _OF_FIRST * (first["seconds"] - rows[0]["seconds"]))
 
 
 def _rows(run: Path) -> list[dict[str, Any]]:
