@@ -165,6 +165,7 @@ def test_a_probe_sees_a_second_rollout_of_learners_that_end_theirs_together() ->
     assert is_long_enough([*rows, row(39.0, 16_384 + 2_048)])
     assert not is_long_enough([row(1.0, 0), row(1.5, 80), row(3.5, 240)])
     assert is_long_enough([row(1.0, 0), row(1.5, 80), row(4.5, 320)])
+    assert is_long_enough([row(1.0, 0), row(201.0, 80), row(262.0, 8_000)])
 
 
 def test_a_probe_that_is_too_slow_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

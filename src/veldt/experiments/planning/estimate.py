@@ -36,6 +36,7 @@ from veldt.runtime.cores import allowed_cores
 from veldt.tracking.metrics import read_metrics
 
 _PROBE_S = 3.0  # of training with updates, at least, after which a probe is interrupted
+_MOST_S = 60.0  # with hundreds of envs, much of the time to the first update is their random first steps
 _OF_FIRST = 0.8  # of the time to the first update: the second rollout of a run takes a little less time than the first
 # Until the first row of metrics, and from then on: on busy cores tens of processes start slowly, and the rollouts of
 # hundreds of envs and updates with large batches take seconds each.
@@ -155,7 +156,8 @@ def is_long_enough(rows: Sequence[Mapping[str, Any]]) -> bool:
     if speed is None:
         return False
     first = next(row for row in rows if row.get("train/updates"))
-    return speed.seconds >= max(_PROBE_S, _OF_FIRST * (first["seconds"] - rows[0]["seconds"]))
+    until_first = first["seconds"] - rows[0]["seconds"]
+    return speed.seconds >= max(_PROBE_S, min(_OF_FIRST * until_first, _MOST_S))
 
 
 def _rows(run: Path) -> list[dict[str, Any]]:
