@@ -1,7 +1,8 @@
-"""The generated parts of the page of experiments: what each shows, and what it showed on two cores."""
+"""The generated parts of the page of experiments: what each shows, takes at the paper's scale, and has shown."""
 
 from __future__ import annotations
 
+import csv
 import math
 from pathlib import Path
 
@@ -29,6 +30,20 @@ def experiments() -> str:
         for one in EXPERIMENTS.values()
     ]
     return table(["name", "source", "what it shows", "hours, small, on two cores"], rows)
+
+
+def paper_scale() -> str:
+    """Returns the table of what each experiment takes at the paper's scale, and what was tried of it.
+
+    Its rows are in docs/images/experiments/paper-scale.csv.
+    """
+    with (PICTURES / "paper-scale.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["experiment"]: row for row in csv.DictReader(file)}
+    heads = ("runs, steps", "hours", "in full: runs, steps", "tried")
+    return table(
+        ["experiment", *heads],
+        [[f"`{name}`", *(rows[name][head] for head in heads)] for name in EXPERIMENTS],
+    )
 
 
 def results() -> str:
@@ -65,4 +80,4 @@ def _seeds(one: Experiment) -> str:
 
 def pages() -> dict[Path, Parts]:
     """Returns the generated parts of the page, by their names."""
-    return {PAGE: {"experiments": experiments, "results": results}}
+    return {PAGE: {"experiments": experiments, "paper_scale": paper_scale, "results": results}}

@@ -22,6 +22,7 @@ from veldt.errors import UsageError, VeldtError
 from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.planning.estimate import probe_settings, total_seconds
+from veldt.experiments.planning.memory import Memory
 from veldt.experiments.results import Results, interval
 from veldt.experiments.run import run_experiment
 from veldt.experiments.scheduler import JobProgress, Scheduler
@@ -289,9 +290,13 @@ def test_a_measurement_is_a_json_object(tmp_path: Path) -> None:
     assert not workspace.is_done(job)
 
 
-def test_jobs_run_side_by_side_on_cores_of_their_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("each", "at_once"), [(0, 3), (6, 1)])
+def test_jobs_run_side_by_side_on_cores_of_their_own_as_far_as_the_memory_allows(
+    tmp_path: Path, each: int, at_once: int
+) -> None:
     code = "import os, json; print(json.dumps({'cores': sorted(os.sched_getaffinity(0))}))"
     jobs = [printed(f"{index}", code) for index in range(3)]
+    memory = Memory(dict.fromkeys(jobs, each), available=10)
     mine, request = experiment(jobs), Request("small", 1)
     workspace = Workspace(tmp_path / "out", mine, request)
     workspace.open()
@@ -301,10 +306,10 @@ def test_jobs_run_side_by_side_on_cores_of_their_own(tmp_path: Path) -> None:
         nonlocal most
         most = max(most, len(progress.started))
 
-    scheduler = Scheduler(workspace, jobs, show, 60.0)
+    scheduler = Scheduler(workspace, jobs, show, 60.0, memory)
     free = len(allowed_cores())
     progress = scheduler.run()
-    assert len(progress.done) == 3 and most == min(3, free)
+    assert len(progress.done) == 3 and most == min(at_once, free)
     cores = [measured.values["cores"] for measured in workspace.results(jobs).measured]
     assert all(len(own) == 1 for own in cores)
 
@@ -351,6 +356,10 @@ def test_seconds_of_jobs_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     one, both = printed("one", ""), Printed(group="both", words=(), seconds=1.0, cores=0)
     assert total_seconds({one: 1.0, printed("two", ""): 1.0, printed("three", ""): 1.0}) == 2.0
     assert total_seconds({one: 1.0, both: 1.0}) == 2.0
+    # The third and the fourth wait for the end of the longest, which has most of the memory.
+    jobs = {printed(f"{needed}", ""): needed for needed in (9, 1, 2, 3)}
+    seconds = dict(zip(jobs, (5.0, 1.0, 1.0, 2.0), strict=True))
+    assert total_seconds(seconds, Memory(jobs, available=10)) == 7.0
 
 
 def test_an_interval_is_that_of_the_mean() -> None:

@@ -152,3 +152,35 @@ def test_the_step_sizes_of_a_second_learner_are_those_that_are_said(
 def test_all_of_the_paper_s_frames_are_the_paper_s(name: str) -> None:
     for jobs in by_method(name, ()).values():
         assert {config_of(job).atari.preprocessing for job in jobs} == {"104x80"}
+
+
+@pytest.mark.parametrize(("name", "runs"), [("ga3c-network", 32), ("ga3c-tuner", 17)])
+def test_ga3c_has_the_agents_of_its_paper(name: str, runs: int) -> None:
+    """N_A = 32: those of the figure of the tuner, and of the authors' code."""
+    (jobs,) = by_method(name).values()
+    assert len(jobs) == runs and {config_of(job).envs.num_envs for job in jobs} == {32}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gorila-scaling", "up to 31 bundles instead of 100"),
+        ("batches", "are those of training"),
+        ("replicas", "32 envs for the figure's 32 actors"),
+        ("epsilons", "32 envs instead of 360 actors"),
+        ("precision", "The paper has no such runs"),
+    ],
+)
+def test_what_differs_from_the_paper_at_its_own_scale_is_said(name: str, said: str) -> None:
+    differs = {scale: " ".join(EXPERIMENTS[name].differs(Request(scale, 1))) for scale in ("small", "paper")}
+    assert said in differs["paper"] and said not in differs["small"]
+
+
+@pytest.mark.parametrize(
+    "name", ["scores", "throughput", "batches", "norms", "replicas", "epsilons", "gorila-scaling"]
+)
+def test_no_replay_buffer_of_an_atari_run_stays_on_the_disk(name: str) -> None:
+    """Each has 8 GB, and the scores of 49 games are of hundreds of runs."""
+    configs = [config_of(job) for jobs in by_method(name).values() for job in jobs]
+    kept = {config.run.checkpoint_replay for config in configs if config.replay is not None}
+    assert kept == {"none"}

@@ -18,7 +18,8 @@ from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.catalogue.minatar import MINATAR
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.planning import estimate
-from veldt.experiments.planning.estimate import measure_speeds, probe_settings
+from veldt.experiments.planning import memory as planned_memory
+from veldt.experiments.planning.estimate import is_long_enough, measure_speeds, probe_settings
 from veldt.experiments.planning.games import env_of_game, resolved
 from veldt.experiments.planning.kinds import one_of_each_kind
 from veldt.experiments.planning.plan import plan_table
@@ -77,6 +78,36 @@ def test_measurements_have_a_row_for_each_group_with_the_flags_that_differ() -> 
     ]
 
 
+def test_memory_that_is_less_than_the_cores_allow_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four runs of an Atari replay buffer, on four cores with memory for two."""
+    for module in (estimate, planned_memory):
+        monkeypatch.setattr(module, "allowed_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(planned_memory, "available_memory", lambda: 20 * 2**30)
+    monkeypatch.setattr("veldt.experiments.run.measure_speeds", lambda *_: defaultdict(lambda: 1_000.0))
+    jobs = [
+        training(recipe=recipe, env="ALE/Pong-v5", seed=seed, settings={"steps": 3_600_000})
+        for recipe in ("a2c", "dqn")
+        for seed in (1, 2, 3, 4)
+    ]
+    for some, said, hours in (
+        (jobs[:4], "", "1"),
+        (
+            jobs[4:],
+            "No more than 2 runs with a replay buffer side by side, since each needs up to 8.3 GiB of memory, and 20.0 "
+            "GiB are available",
+            "2",
+        ),
+    ):
+        screen = console()
+        run_experiment(
+            experiment(some), Request("paper", 4), tmp_path / some[0].recipe, screen, plan_only=True
+        )
+        lines = said_on(screen).splitlines()
+        assert lines[-1].startswith(f"4 runs, about {hours} hours") and (lines[-2] == said) == bool(said)
+
+
 def test_one_game_is_measured_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And each recipe and setting once, whatever the seed and the steps."""
     jobs = [
@@ -127,6 +158,20 @@ def test_a_probe_learns_from_its_first_batches_on(
 ) -> None:
     job = training(recipe=recipe, env=env, settings={"steps": 10**6, **given})
     assert probe_settings(job).get("learning_starts") == starts
+
+
+def test_a_probe_sees_a_second_rollout_of_learners_that_end_theirs_together() -> None:
+    """Eight of them: all first rollouts, of 20 s, end within 4 s, in which 14,336 steps become known."""
+
+    def row(seconds: float, step: int) -> dict[str, float]:
+        return {"seconds": seconds, "step": step, "train/updates": step // 80}
+
+    rows = [row(1.0, 0), row(21.0, 2_048), row(25.0, 16_384)]
+    assert not is_long_enough(rows[:2]) and not is_long_enough(rows)
+    assert is_long_enough([*rows, row(39.0, 16_384 + 2_048)])
+    assert not is_long_enough([row(1.0, 0), row(1.5, 80), row(3.5, 240)])
+    assert is_long_enough([row(1.0, 0), row(1.5, 80), row(4.5, 320)])
+    assert is_long_enough([row(1.0, 0), row(201.0, 80), row(262.0, 8_000)])
 
 
 def test_a_probe_that_is_too_slow_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

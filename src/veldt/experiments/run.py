@@ -16,6 +16,7 @@ from veldt.experiments.live import LiveTable
 from veldt.experiments.page import page_of, write_page
 from veldt.experiments.planning.checks import check_installed, check_jobs
 from veldt.experiments.planning.estimate import least_seconds, measure_speeds, seconds_of, total_seconds
+from veldt.experiments.planning.memory import Memory, memory_for
 from veldt.experiments.planning.plan import hours_of, plan_table
 from veldt.experiments.scheduler import Scheduler
 from veldt.experiments.workspace import Workspace
@@ -55,15 +56,23 @@ def run_experiment(
     with contextlib.closing(workspace):
         try:
             check_jobs(jobs)
-            _planned(workspace, experiment, jobs, console, budget_hours)
+            memory = memory_for([job for job in jobs if not workspace.is_done(job)])
+            _planned(workspace, experiment, jobs, console, budget_hours, memory)
         except VeldtError:
             workspace.discard_unless_begun()
             raise
-        return None if plan_only else _worked(workspace, experiment, jobs, console, budget_hours * _HOUR)
+        if plan_only:
+            return None
+        return _worked(workspace, experiment, jobs, console, budget_hours * _HOUR, memory)
 
 
 def _planned(
-    workspace: Workspace, experiment: Experiment, jobs: Sequence[Job], console: Console, budget_hours: float
+    workspace: Workspace,
+    experiment: Experiment,
+    jobs: Sequence[Job],
+    console: Console,
+    budget_hours: float,
+    memory: Memory,
 ) -> None:
     """Prints what is left to do and how long it takes. UsageError if the budget is too small for a part of it."""
     left = [job for job in jobs if not workspace.is_done(job)]
@@ -81,7 +90,9 @@ def _planned(
     seconds = {job: seconds_of(job, steps[job], speeds) for job in left}
     _refuse_small(budget_hours, min(seconds.values()), "about")
     console.print(plan_table(seconds, speeds), highlight=False)
-    total = total_seconds(seconds)
+    if limit := memory.limit():
+        console.print(limit, highlight=False)
+    total = total_seconds(seconds, memory)
     console.print(
         f"{counted(len(left), 'run', 'runs')}, about {hours_of(total / _HOUR)} hours ({duration(total)}) on this "
         "machine, as many side by side as its cores allow",
@@ -99,7 +110,12 @@ def _refuse_small(budget_hours: float, shortest_s: float, about: str) -> None:
 
 
 def _worked(
-    workspace: Workspace, experiment: Experiment, jobs: Sequence[Job], console: Console, budget_s: float
+    workspace: Workspace,
+    experiment: Experiment,
+    jobs: Sequence[Job],
+    console: Console,
+    budget_s: float,
+    memory: Memory,
 ) -> Path:
     """Does what is left, and returns the page of all that is done. VeldtError if a job has failed."""
     workspace.begin()
@@ -107,7 +123,7 @@ def _worked(
     command = _command(experiment, workspace.request, workspace.root)
     try:
         with LiveTable(console, workspace, jobs) as table:
-            progress = Scheduler(workspace, jobs, table.show, budget_s).run()
+            progress = Scheduler(workspace, jobs, table.show, budget_s, memory).run()
     except BaseException as error:
         with contextlib.suppress(VeldtError):  # the disk may be full
             write_page(page, page_of(experiment, workspace.results(jobs), command))

@@ -1,4 +1,4 @@
-"""Runs the jobs of an experiment side by side, as far as the cores allow."""
+"""Runs the jobs of an experiment side by side, as far as the cores and the memory allow."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement
+from veldt.experiments.planning.memory import ENOUGH, Memory
 from veldt.experiments.side_by_side import EndedCommand, SideBySide
 from veldt.experiments.workspace import Workspace
 from veldt.runs.files import says_full
@@ -32,12 +33,18 @@ class Scheduler:
     Args:
         show: called whenever something has changed, and several times a second.
         budget_s: after as many seconds, no further job is started.
+        memory: what the jobs need of it.
     """
 
     def __init__(
-        self, workspace: Workspace, jobs: Sequence[Job], show: Callable[[JobProgress], None], budget_s: float
+        self,
+        workspace: Workspace,
+        jobs: Sequence[Job],
+        show: Callable[[JobProgress], None],
+        budget_s: float,
+        memory: Memory = ENOUGH,
     ) -> None:
-        self._workspace, self._show = workspace, show
+        self._workspace, self._show, self._memory = workspace, show, memory
         done = [job for job in jobs if workspace.is_done(job)]
         self.progress = JobProgress([job for job in jobs if job not in done], done=done)
         self._until = time.monotonic() + budget_s
@@ -68,7 +75,7 @@ class Scheduler:
         self.progress.is_over_budget = time.monotonic() > self._until
         while self.progress.waiting and not self.progress.is_over_budget:
             job = self.progress.waiting[0]
-            if not self._running.fits(job.cores):
+            if not self._running.fits(job.cores) or not self._memory.fits(job, self.progress.started):
                 return
             self.progress.waiting.pop(0)
             try:

@@ -6,6 +6,7 @@ from typing import Any
 
 from veldt.experiments.catalogue.common import (
     ALONE,
+    REPLAY_NOT_KEPT,
     SMALL_ENV,
     scores_in_words,
     scores_of,
@@ -24,13 +25,13 @@ _ONE_EACH = "one ε for each env"
 
 def _training(request: Request, group: str, env: str, seed: int, settings: dict[str, Any]) -> Training:
     steps = _SMALL_STEPS if request.is_small else _PAPER_STEPS
-    small = {"actors": 2, "num_envs": 16} if request.is_small else {}
+    sizes = {"actors": 2, "num_envs": 16} if request.is_small else REPLAY_NOT_KEPT
     return Training(
         group=group,
         recipe="apex-dqn",
         env=env,
         seed=seed,
-        settings={**ALONE, "steps": steps, **small, **settings},
+        settings={**ALONE, "steps": steps, **sizes, **settings},
         cores=0,
     )
 
@@ -93,7 +94,14 @@ REPLICAS = Experiment(
     shows="Scores of Ape-X DQN with each step inserted k times into the replay buffer.",
     jobs=_replicas,
     draw=_draw_replicas,
-    differs=lambda request: small_env_differs(request, _SMALL_STEPS, "Atari games by up to 256 actors"),
+    differs=lambda request: [
+        *small_env_differs(request, _SMALL_STEPS, "Atari games by up to 256 actors"),
+        *(
+            []
+            if request.is_small
+            else ["32 envs for the figure's 32 actors, in as many processes as the cores allow."]
+        ),
+    ],
     seeds=(2, 3),
     hours=0.068,
 )
@@ -106,6 +114,7 @@ EPSILONS = Experiment(
     draw=_draw_epsilons,
     differs=lambda request: [
         *small_env_differs(request, _SMALL_STEPS, "Atari games by 360 actors"),
+        *([] if request.is_small else ["32 envs instead of 360 actors."]),
         "One ε for each env, of which an actor has several, instead of one for each actor.",
     ],
     seeds=(3, 3),

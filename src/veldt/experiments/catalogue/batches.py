@@ -9,6 +9,7 @@ from typing import Any
 from veldt.envs.source import ATARI_PREFIX
 from veldt.experiments.catalogue.common import (
     ALONE,
+    REPLAY_NOT_KEPT,
     SMALL_ENV,
     STOOKE,
     kept_from_the_smallest,
@@ -38,7 +39,7 @@ def _settings(request: Request, env: str, batch: int, small_steps: int = _SMALL_
         "steps": small_steps if request.is_small else _PAPER_STEPS,
         **replay_settings(env, batch),
     }
-    settings |= {"training_intensity": 8.0, "horizon": 0, "checkpoint_replay": "none"}
+    settings |= {"training_intensity": 8.0, "horizon": 0, **REPLAY_NOT_KEPT}
     return settings
 
 
@@ -98,7 +99,11 @@ BATCHES = Experiment(
         *(
             ["Adam with one step size for all batches, where the paper's DQN has RMSProp with one for each."]
             if request.is_small
-            else []
+            else [
+                "The scores are those of training, with its exploration; the paper's are of an evaluation after each "
+                "million steps. The paper's text has batches of 32, 512, 1,024 and 2,048 in this figure; 128 is chosen "
+                "here."
+            ]
         ),
     ],
     seeds=(3, 2),

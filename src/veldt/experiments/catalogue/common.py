@@ -20,6 +20,8 @@ SMALL_ENV = "CartPole-v1"
 ATARI: Mapping[str, str] = {"ale_py": "pip install 'veldt[atari]'"}
 # A run has one core, so that runs side by side do not disturb each other.
 ALONE: Mapping[str, Any] = {"threads": 1, "log": "none", "log_every": 1.0, "evaluate_every": 0}
+# A replay buffer of a million frames takes 8 GB, which would stay on the disk for each of hundreds of runs.
+REPLAY_NOT_KEPT: Mapping[str, Any] = {"checkpoint_replay": "none"}
 
 
 def replay_settings(env: str, batch: int) -> dict[str, Any]:

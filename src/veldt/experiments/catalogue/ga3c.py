@@ -28,6 +28,10 @@ def _env(request: Request) -> tuple[str, ...]:
     return request.envs("CartPole-v1" if request.is_small else "ALE/Pong-v5")
 
 
+def _num_envs(request: Request) -> int:
+    return 16 if request.is_small else 32  # the agents of GA3C's figure of the tuner
+
+
 def _networks(request: Request) -> dict[str, dict[str, Any]]:
     """Returns settings by the name of the network: the recipe's own, and a large one."""
     if request.is_small:
@@ -67,7 +71,7 @@ def _fixed(request: Request, env: str, panel: str, settings: Mapping[str, Any]) 
                 "predictors": predictors,
                 "trainers": trainers,
                 "tuner_interval": 0.0,
-                "num_envs": 16,
+                "num_envs": _num_envs(request),
                 **settings,
             },
             panel=panel,
@@ -177,7 +181,7 @@ def _tuner(request: Request) -> list[Training]:
                 "steps": _SMALL_STEPS if request.is_small else 20_000_000,
                 "tuner_interval": 3.0 if request.is_small else 60.0,
                 "tuner_most": 4 if request.is_small else 8,
-                "num_envs": 16,
+                "num_envs": _num_envs(request),
                 **setting,
             },
             panel=panel,

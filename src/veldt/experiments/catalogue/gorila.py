@@ -7,6 +7,7 @@ from typing import Any
 
 from veldt.experiments.catalogue.common import (
     ALONE,
+    REPLAY_NOT_KEPT,
     SMALL_ENV,
     kept_from_the_smallest,
     line_over_x,
@@ -21,6 +22,10 @@ from veldt.experiments.results import FinishedRun, Results, mean_of
 from veldt.formatting import counted
 
 _SMALL_STEPS, _PAPER_STEPS = 100_000, 50_000_000
+_PAPER_DIFFERS = (
+    "One game, and up to 31 bundles instead of 100; of each bundle 8 envs instead of one, and its share of one replay "
+    "buffer of a million steps instead of a whole one."
+)
 _WITHOUT, _WITH = "without thresholds", "stale and outlying gradients discarded"
 
 
@@ -42,7 +47,11 @@ def _jobs(request: Request) -> list[Training]:
                 "steps": _SMALL_STEPS if request.is_small else _PAPER_STEPS,
                 "learners": count,
                 "num_envs": 8 * count,
-                **({} if env.startswith("ALE/") else {"learning_starts": max(2_000, 256 * count)}),
+                **(
+                    REPLAY_NOT_KEPT
+                    if env.startswith("ALE/")
+                    else {"learning_starts": max(2_000, 256 * count)}
+                ),
             },
             panel=f"{env}, {name}",
             x=count,
@@ -101,6 +110,7 @@ GORILA_SCALING = Experiment(
     draw=_draw,
     differs=lambda request: [
         *small_env_differs(request, _SMALL_STEPS, "49 Atari games by 100 bundles"),
+        *([] if request.is_small else [_PAPER_DIFFERS]),
         "Bundles are compared with one bundle instead of with DQN.",
     ],
     hours=0.14,

@@ -18,7 +18,15 @@ from veldt.experiments.catalogue.atari_tables import (
     starts_table,
     times_table,
 )
-from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE, cores_of, scores_table, seeded
+from veldt.experiments.catalogue.common import (
+    ALONE,
+    ATARI,
+    REPLAY_NOT_KEPT,
+    STOOKE,
+    cores_of,
+    scores_table,
+    seeded,
+)
 from veldt.experiments.catalogue.verdicts import NOTHING_YET, Verdict, at_least, comparison, over_games
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Line, learning_curves, number
@@ -64,14 +72,15 @@ def _jobs(request: Request) -> list[Training]:
 
 def _length(request: Request, recipe: str, env: str) -> dict[str, Any]:
     """Returns the settings by which a run has its steps, as many in each game, and an evaluation at its end."""
+    from veldt.recipes import find  # they import torch
+    from veldt.recipes.overrides import build_config
+
+    config = build_config(find(recipe).draft(env), {})
+    steps, evaluation = config.run.steps, {}
     if request.is_small:
         steps, evaluation = _SMALL_STEPS, {"evaluate_steps": _SMALL_EVALUATION}
-    else:
-        from veldt.recipes import find  # they import torch
-        from veldt.recipes.overrides import build_config
-
-        steps, evaluation = build_config(find(recipe).draft(env), {}).run.steps, {}
-    return {"steps": steps, "evaluate_every": steps, **evaluation}
+    kept = {} if config.replay is None else REPLAY_NOT_KEPT
+    return {"steps": steps, "evaluate_every": steps, **evaluation, **kept}
 
 
 def _configurations(request: Request) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import math
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ from veldt.experiments.experiment import Job, Measurement, Training
 from veldt.experiments.own_directory import AGAIN
 from veldt.experiments.owned_process import OwnedProcess
 from veldt.experiments.planning.kinds import kind_of, one_of_each_kind
+from veldt.experiments.planning.memory import ENOUGH, Memory
 from veldt.experiments.side_by_side import last_sentence
 from veldt.experiments.speed import Speed, speed_of, speed_while_learning
 from veldt.experiments.workspace import Workspace
@@ -33,7 +35,9 @@ from veldt.runs.own_names import OF_RUN
 from veldt.runtime.cores import allowed_cores
 from veldt.tracking.metrics import read_metrics
 
-_PROBE_S = 3.0  # of training with updates, after which a probe is interrupted
+_PROBE_S = 3.0  # of training with updates, at least, after which a probe is interrupted
+_MOST_S = 60.0  # with hundreds of envs, much of the time to the first update is their random first steps
+_OF_FIRST = 0.8  # of the time to the first update: the second rollout of a run takes a little less time than the first
 # Until the first row of metrics, and from then on: on busy cores tens of processes start slowly, and the rollouts of
 # hundreds of envs and updates with large batches take seconds each.
 _PROBE_DEADLINE_S = 300.0
@@ -54,17 +58,19 @@ def least_seconds(job: Job, steps: int) -> float:
     return seconds_of(job, steps, defaultdict(lambda: _FASTEST))
 
 
-def total_seconds(seconds: Mapping[Job, float]) -> float:
-    """Returns how long jobs take side by side, each started as soon as its cores are free, from how long each takes."""
-    cores = len(allowed_cores())
-    free_at = [0.0] * cores
+def total_seconds(seconds: Mapping[Job, float], memory: Memory = ENOUGH) -> float:
+    """Returns how long jobs take side by side, from how long each takes: in their order, each as soon as it fits."""
+    cores = free = len(allowed_cores())
+    now, order = 0.0, itertools.count()
+    running: list[tuple[float, int, int, Job]] = []  # a heap: end, a number that no other has, cores, the job
     for job, alone in seconds.items():
         wanted = min(job.cores or cores, cores)
-        starts = [heapq.heappop(free_at) for _ in range(wanted)]
-        end = max(starts) + alone
-        for _ in range(wanted):
-            heapq.heappush(free_at, end)
-    return max(free_at)
+        while wanted > free or not memory.fits(job, [one for *_, one in running]):
+            now, _, returned, _ = heapq.heappop(running)
+            free += returned
+        heapq.heappush(running, (now + alone, next(order), wanted, job))
+        free -= wanted
+    return max((end for end, *_ in running), default=0.0)
 
 
 def measure_speeds(
@@ -106,12 +112,10 @@ def _probed(job: Training, scratch: Path) -> float:
         command = dataclasses.replace(job, settings=probe_settings(job)).command(scratch)
         process = OwnedProcess(command, subprocess.DEVNULL, stderr, cores)
         try:
-            until, speed, has_rows = time.monotonic() + _PROBE_DEADLINE_S, None, False
-            while (
-                process.poll() is None
-                and time.monotonic() < until
-                and (speed is None or speed.seconds < _PROBE_S)
-            ):
+            until, speed = time.monotonic() + _PROBE_DEADLINE_S, None
+            rows: list[dict[str, Any]] = []
+            has_rows = False
+            while process.poll() is None and time.monotonic() < until and not is_long_enough(rows):
                 time.sleep(0.25)
                 rows = _rows(scratch)
                 speed = _measured(rows) or speed
@@ -139,6 +143,21 @@ def probe_settings(job: Training) -> dict[str, Any]:
         batches = max(config.batch_sizes.values()) * config.roles.learners
         settings |= {"learning_starts": max(1_000, 2 * batches), "checkpoint_replay": "none"}
     return settings
+
+
+def is_long_enough(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Returns whether a run has learned for some seconds, and about as long as it took to its first update.
+
+    Learners that do not wait for each other end their first rollouts at about the same time, and it takes another
+    rollout until they have steps to show again: between the two, the speed of all steps so far would be several times
+    too high.
+    """
+    speed = speed_while_learning(rows)
+    if speed is None:
+        return False
+    first = next(row for row in rows if row.get("train/updates"))
+    until_first = first["seconds"] - rows[0]["seconds"]
+    return speed.seconds >= max(_PROBE_S, min(_OF_FIRST * until_first, _MOST_S))
 
 
 def _rows(run: Path) -> list[dict[str, Any]]:

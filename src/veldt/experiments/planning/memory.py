@@ -1,0 +1,79 @@
+"""How much memory runs need, so that no more of them run side by side than fit into this machine's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from veldt.algorithms.base import OffPolicy
+from veldt.config.run_request import RunRequest
+from veldt.envs.arrangement import probe_spec
+from veldt.experiments.experiment import Job, Measurement
+from veldt.experiments.planning.kinds import kind_of
+from veldt.formatting import counted, gib
+from veldt.networks.own import NO_PARTS
+from veldt.recipes.configure import configure
+from veldt.replay.size import replay_bytes
+from veldt.runtime.cores import allowed_cores
+from veldt.runtime.system_memory import available_memory
+
+_PROCESS_BYTES = 2**29  # of a run without its replay buffer: Python, torch, the envs and the network
+
+
+def bytes_of(request: RunRequest) -> int:
+    """Returns about how much memory a run needs when its replay buffer is full."""
+    config = request.config
+    if config.replay is None:
+        return _PROCESS_BYTES
+    spec = probe_spec(request.source, config.atari)
+    algorithm = config.make_algorithm(spec.action)
+    assert isinstance(algorithm, OffPolicy)  # it has a replay buffer
+    return _PROCESS_BYTES + replay_bytes(spec, config.envs.num_envs, config.replay, algorithm.returns)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The bytes that each job needs at its end, and those that are available before any has begun."""
+
+    needed: Mapping[Job, int] = field(default_factory=dict)
+    available: int = 0
+
+    def fits(self, job: Job, running: Iterable[Job]) -> bool:
+        """Returns whether a job fits beside the running ones. Alone, it may try: its run checks that itself."""
+        beside = [self.needed.get(one, 0) for one in running]
+        return not beside or sum(beside) + self.needed.get(job, 0) <= self.available
+
+    def limit(self) -> str:
+        """Returns a sentence where the cores allow more of the largest runs side by side than the memory; else ""."""
+        cores = len(allowed_cores())
+        several = [job for job in self.needed if 0 < 2 * job.cores <= cores]
+        largest = max((self.needed[job] for job in several), default=0)
+        most = max((cores // job.cores for job in several if self.needed[job] == largest), default=0)
+        if largest * most <= self.available:
+            return ""
+        number = max(1, self.available // largest)
+        return (
+            f"No more than {counted(number, 'run', 'runs')} with a replay buffer side by side, since each needs up to "
+            f"{gib(largest)} of memory, and {gib(self.available)} are available"
+        )
+
+
+ENOUGH = Memory()  # for all jobs
+
+
+def memory_for(jobs: Sequence[Job]) -> Memory:
+    """Returns what the jobs need of this machine's memory."""
+    by_kind: dict[str, int] = {}
+    needed: dict[Job, int] = {}
+    for job in jobs:
+        training = job.trains if isinstance(job, Measurement) else job
+        if training is None:
+            needed[job] = _PROCESS_BYTES
+            continue
+        kind = kind_of(training)
+        if kind not in by_kind:
+            by_kind[kind] = bytes_of(
+                configure(training.recipe, training.env, {}, None, NO_PARTS, training.settings)
+            )
+        needed[job] = by_kind[kind]
+    return Memory(needed, available_memory())
