@@ -66,14 +66,11 @@ def memory_for(jobs: Sequence[Job]) -> Memory:
     by_kind: dict[str, int] = {}
     needed: dict[Job, int] = {}
     for job in jobs:
-        training = job.trains if isinstance(job, Measurement) else job
-        if training is None:
+        if isinstance(job, Measurement):
             needed[job] = _PROCESS_BYTES
             continue
-        kind = kind_of(training)
+        kind = kind_of(job)
         if kind not in by_kind:
-            by_kind[kind] = bytes_of(
-                configure(training.recipe, training.env, {}, None, NO_PARTS, training.settings)
-            )
+            by_kind[kind] = bytes_of(configure(job.recipe, job.env, {}, None, NO_PARTS, job.settings))
         needed[job] = by_kind[kind]
     return Memory(needed, available_memory())
