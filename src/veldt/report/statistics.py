@@ -17,9 +17,8 @@ from numpy.typing import ArrayLike
 from veldt.errors import UsageError
 
 _TRIMMED = 0.25  # of the scores, at either end
-_AT_ONCE = (
-    2**18
-)  # drawn scores of which a statistic is computed together: what they take fits the processor's caches
+# Drawn scores of which a statistic is computed together: what they take fits the processor's caches.
+_AT_ONCE = 2**18
 
 Value = float | np.ndarray
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from veldt.envs.source import ATARI_PREFIX
-from veldt.experiments.catalogue.common import ALONE, SMALL_ENV, STOOKE, seeded
+from veldt.experiments.catalogue.common import ALONE, REPLAY_NOT_KEPT, SMALL_ENV, STOOKE, seeded
 from veldt.experiments.catalogue.verdicts import comparison, falls_short, keeps
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Line, Table, lines, mean_of_curves, number
@@ -52,7 +52,7 @@ def _settings(request: Request, env: str) -> dict[str, Any]:
     if request.is_small or not is_atari:  # on Atari the recipe begins later than a small run ends
         settings["learning_starts"] = 2 * max(map(max, _PAIRS))
     if not request.is_small:
-        return settings | {"checkpoint_replay": "none"}
+        return {**settings, **REPLAY_NOT_KEPT}
     return settings | {
         "evaluate_steps": 20_000 if is_atari else 4_000,
         "checkpoint_every": steps // _EVALUATIONS,
