@@ -171,12 +171,12 @@ def test_parameters_that_are_not_finite_are_refused(group: str, name: str, bad: 
         "weights": {"head.weight": ones.copy(), "head.mask": np.full(3, -np.inf, np.float32)},
         "optimiser": {"square/head.weight": ones.copy(), "count": np.array(3.0, np.float32)},
     }
-    check_finite(1000, groups)
+    check_finite(1000, groups["weights"], groups["optimiser"])
     groups[group][name][1, 1] = bad
     with pytest.raises(
         veldt.VeldtError, match="parameters are not finite at step 1,000: training has diverged"
     ):
-        check_finite(1000, groups)
+        check_finite(1000, groups["weights"], groups["optimiser"])
 
 
 ROLES = {

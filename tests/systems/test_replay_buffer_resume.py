@@ -38,7 +38,7 @@ def texts(run: Path, kind: str) -> list[str]:
 @pytest.mark.parametrize("recipe", ["dqn", "c51", "rainbow"])
 @pytest.mark.parametrize(
     "changes",
-    [{"resets": "mid-batch"}, {"resets": "wait"}, {"second_batch_size": 24}],
+    [{"resets": "mid-batch"}, {"resets": "wait"}, {"second_batch_size": 24, "normalise_observations": True}],
     ids=["mid-batch", "wait", "second"],
 )
 def test_from_every_checkpoint_that_is_kept(recipe: str, changes: dict[str, Any], tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 import veldt
 from run_state import SMALL_REPLAYED, assert_same, newest, state_of
-from veldt.errors import UsageError
+from veldt.errors import UsageError, VeldtError
+from veldt.networks.normaliser import NAME
 from veldt.systems.synchronous import second_learner
 from veldt.tracking.metrics import read_metrics
 
@@ -34,16 +35,21 @@ def test_it_changes_no_bit_of_the_run(tmp_path: Path) -> None:
 def test_it_equals_the_first_while_it_learns_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the first one's batch size and draws; with draws of its own it has other weights."""
+    """With the first one's batch size and draws; with draws of its own it has other weights. Both normalise alike."""
     differences = {}
     for draws in (0, 1):
         monkeypatch.setattr(second_learner, "_OWN_DRAWS", draws)
-        evaluated = {"evaluate_every": 240, "evaluate_steps": 40}
-        run = trained(tmp_path / str(draws), second_batch_size=SETTINGS["batch_size"], **evaluated)
+        more = {"evaluate_every": 240, "evaluate_steps": 40, "normalise_observations": True}
+        run = trained(tmp_path / str(draws), second_batch_size=SETTINGS["batch_size"], **more)
         row, groups = read_metrics(run)[-1], newest(run).groups
         first, second = (
-            np.concatenate([a.ravel() for a in groups[g].values()]) for g in ("weights", "second-weights")
+            np.concatenate([a.ravel() for name, a in groups[g].items() if not name.startswith(NAME)])
+            for g in ("weights", "second-weights")
         )
+        statistics = [name for name in groups["weights"] if name.startswith(NAME)]
+        assert len(statistics) == 3
+        for name in statistics:
+            np.testing.assert_array_equal(groups["weights"][name], groups["second-weights"][name])
         assert row["second/distance"] == pytest.approx(np.linalg.norm(first - second), rel=1e-4, abs=1e-9)
         assert row["second/weights_norm"] == pytest.approx(np.linalg.norm(second), rel=1e-4)
         assert row["second/first_weights_norm"] == pytest.approx(np.linalg.norm(first), rel=1e-4)
@@ -69,6 +75,20 @@ def test_without_the_replay_buffer_both_wait_until_it_is_filled_again(tmp_path: 
     veldt.resume(run, steps=newest(run).step + 200, checkpoint_replay="none", quiet=True)
     last = newest(run).meta["learners"]["0"]
     assert last["updates"] > after["updates"] and last["second"]["updates"] > after["second"]["updates"]
+
+
+def test_no_checkpoint_is_of_a_second_learner_that_has_diverged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = second_learner.SecondLearner.learn
+
+    def diverges(self: second_learner.SecondLearner, before: int, steps: int) -> None:
+        update(self, before, steps)
+        self._own.parameters.fp32_params.fill_(np.nan)
+
+    monkeypatch.setattr(second_learner.SecondLearner, "learn", diverges)
+    with pytest.raises(VeldtError, match="the second learner's parameters are not finite at step"):
+        trained(tmp_path / "run", second_batch_size=16)
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ class ReplaySource:
         slot: the rollouts that are stored.
         buffer: where they are stored.
         note: called with a message for the user.
+        fills: whether it stores the rollouts itself; otherwise another source of the same buffer has done so.
     """
 
     def __init__(
@@ -148,8 +149,10 @@ class ReplaySource:
         share: BatchShare,
         clock: StageClock,
         note: Callable[[str], None],
+        *,
+        fills: bool = True,
     ) -> None:
-        self._algorithm, self._make_batch, self._slot = algorithm, make_batch, slot
+        self._algorithm, self._make_batch, self._slot, self._fills = algorithm, make_batch, slot, fills
         self.buffer, self._config, self._converter = buffer, buffer.config, converter
         self._share, self._clock = share, clock
         self.updates = 0
@@ -162,8 +165,9 @@ class ReplaySource:
         self._beta = self._config.importance_exponent
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
-        with self._clock("replay"):
-            self.store()
+        if self._fills:
+            with self._clock("replay"):
+                self.buffer.append(self._slot)
         self._steps, share = steps, self._share
         self._outside_rewards.count(self._slot)
         if steps <= self._starts_at or share.edge.all_reduce_max(float(len(self.buffer) < share.rows)):
@@ -187,10 +191,6 @@ class ReplaySource:
                 batch = self._make_batch(transitions)
             self.updates += 1
             yield batch, float(self._batch.version_N.mean())
-
-    def store(self) -> None:
-        """Appends the rollout to the replay buffer; a source whose buffer another one fills does nothing."""
-        self.buffer.append(self._slot)
 
     def update_priorities(self, priority: Tensor | None) -> None:
         if self._config.replay == "prioritised":

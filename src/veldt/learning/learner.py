@@ -172,16 +172,20 @@ def state_by_parameter_name(parameters: FlatParameters, state: Mapping[str, Tens
     return arrays
 
 
-def check_finite(step: int, groups: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+def check_finite(
+    step: int, weights: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray], whose: str = ""
+) -> None:
     """Raises VeldtError if a checkpoint's parameters or rule state are not finite: training could not continue.
 
     A network's buffers are not checked. (Metrics are checked only at intervals; a checkpoint may come before that.)
+
+    Args:
+        whose: a word and a space before "parameters" in the message; "" for those of the network that acts.
     """
-    weights, state = groups["weights"], groups["optimiser"]
     learned = {name.partition("/")[2] for name in state} & weights.keys()
     for array in (*state.values(), *(weights[name] for name in learned)):
         if not np.isfinite(array).all():
-            raise diverged(f"parameters are not finite at step {step:,}")
+            raise diverged(f"{whose}parameters are not finite at step {step:,}")
 
 
 def load_state(parameters: FlatParameters, state: Mapping[str, Tensor], arrays: Mapping[str, Any]) -> None:

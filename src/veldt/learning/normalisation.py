@@ -42,6 +42,13 @@ def update_observation_statistics(network: nn.Module, rows: Rows, edge: Gradient
     normaliser.store([old.merged(own) for old, own in zip(before, _of_all(new, edge), strict=True)])
 
 
+def copy_observation_statistics(network: nn.Module, source: nn.Module) -> None:
+    """Gives a network, on the same device, the statistics of another one's normaliser. Nothing happens without one."""
+    own, others = normaliser_of(network), normaliser_of(source)
+    if own is not None and others is not None:
+        own.load_state_dict(others.state_dict())
+
+
 def _of_all(own: list[Moments], edge: GradientEdge) -> list[Moments]:
     """Returns the moments of the values of all learners."""
     lists = [moments.numbers() for moments in own]

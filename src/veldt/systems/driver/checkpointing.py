@@ -16,7 +16,7 @@ from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.supervision import RunningRoles
-from veldt.systems.roles.messages import SnapshotPart, WrittenSegments
+from veldt.systems.roles.messages import SECOND_OPTIMISER, SECOND_WEIGHTS, SnapshotPart, WrittenSegments
 
 Parts = Mapping[int, SnapshotPart]
 Segments = dict[str, Sequence[Mapping[str, Any]]]
@@ -146,7 +146,10 @@ class Checkpointing:
 
     def _write(self, step: int, groups: Groups, meta: dict[str, Any], score: float | None) -> None:
         try:
-            check_finite(step, groups)
+            check_finite(step, groups["weights"], groups["optimiser"])
+            if SECOND_WEIGHTS in groups:  # no metric is of its updates
+                second = groups[SECOND_WEIGHTS], groups[SECOND_OPTIMISER]
+                check_finite(step, *second, "the second learner's ")
             self._directory.check_in_place()
             self._store.save(step, groups, meta, score=score)
             self.saved_step, self._directory.had_checkpoint = step, True

@@ -21,7 +21,8 @@ from veldt.tracking.metric_names import with_prefix
 if TYPE_CHECKING:
     from torch import Tensor
 
-SECOND_WEIGHTS = "second-weights"  # the group of a second learner's weights in a checkpoint
+# The groups of a second learner's weights and of its update rules' state in a checkpoint.
+SECOND_WEIGHTS, SECOND_OPTIMISER = "second-weights", "second-optimiser"
 _METRICS_S = 0.5  # seconds between messages with metrics of updates
 
 

@@ -20,8 +20,7 @@ from typing import Protocol
 
 import torch
 
-from veldt.algorithms.base import Algorithm, Forward, Loss, OffPolicy, OnPolicy
-from veldt.algorithms.groups import Targets
+from veldt.algorithms.base import Algorithm, Loss, OffPolicy, OnPolicy
 from veldt.envs.in_process import VectorEnvs
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.envs.stepper_settings import StepperSettings
@@ -32,9 +31,7 @@ from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.learner import Learner
 from veldt.learning.normalisation import update_observation_statistics
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
-from veldt.learning.replay_batches import BatchConverter, NoiseWidths
 from veldt.learning.snapshot import Snapshot
-from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runtime.devices import training_threads
@@ -44,6 +41,7 @@ from veldt.sampling.sampler import ActingPolicy, Sampler
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.scale_notes import scale_notes
 from veldt.systems.roles.thread_choice import ThreadChoice
+from veldt.systems.roles.trained_network import TrainedNetwork
 from veldt.tracking.stage_clock import StageClock
 
 # Called after each update with its loss, the mean policy lag in updates, and the learning rate.
@@ -143,24 +141,21 @@ class SamplerLearner:
         # The number of ranks that share each batch.
         self._sharing = worker_rank.world_size if worker_rank.is_synchronised else 1
         self.first = worker_rank.rank * self._width
-        self.algorithm = run_plan.algorithm()
+        self._trained = trained = TrainedNetwork.of(run_plan, note)
+        self.algorithm, self.network, self.parameters = (
+            trained.algorithm,
+            trained.network,
+            trained.parameters,
+        )
         if worker_rank.world_size > 1:
             self.algorithm.set_env_slice(self.first, total)
-        self.network, self.parameters = run_plan.network()
-        forward = run_plan.forward(self.network, note)
-        targets = TargetNetworks(
-            self.algorithm.target_networks,
-            self.parameters,
-            run_plan.network,
-            lambda network: run_plan.forward(network, note),
-        )
-        self.learner = self._make_learner(forward, targets, context)
+        self.learner = self._make_learner(context)
         self.envs = self._make_envs()
         try:
             self.slot = self.envs.trajectory
             self.episodes = EpisodeTracker(self._width, {})
-            self._sampler = self._make_sampler(forward, context.heartbeat)
-            self.batch_source = self._make_batch_source(forward, targets.forwards)
+            self._sampler = self._make_sampler(context.heartbeat)
+            self.batch_source = self._make_batch_source()
             self.archive = None
             if isinstance(self.batch_source, ReplaySource) and archive is not None:
                 from veldt.replay.archive import ReplayArchive  # here, because it loads numba
@@ -173,14 +168,14 @@ class SamplerLearner:
             self.envs.close()
             raise
 
-    def _make_learner(self, forward: Forward, targets: TargetNetworks, context: GroupContext) -> Learner:
+    def _make_learner(self, context: GroupContext) -> Learner:
         run = self._config.run
         return Learner(
             self.algorithm,
-            forward,
+            self._trained.forward,
             self.parameters,
             context.edge,
-            targets,
+            self._trained.targets,
             context.optimiser(self.algorithm, self.parameters),
             context.version_of,
             Diagnostics(self.parameters, run.log_norms, run.log_saturation),
@@ -198,10 +193,10 @@ class SamplerLearner:
         steps = self.algorithm.horizon(self._width * self._sharing)
         return self._run_plan.envs(settings, steps, lambda b, t: self.episodes.actions_until(self.slot, b, t))
 
-    def _make_sampler(self, forward: Forward, heartbeat: Callable[[], None]) -> Sampler:
+    def _make_sampler(self, heartbeat: Callable[[], None]) -> Sampler:
         return Sampler(
             self.envs,
-            ActingPolicy.of(self.algorithm, self.network, forward),
+            ActingPolicy.of(self.algorithm, self.network, self._trained.forward),
             self._run_plan.inference_place,
             self._worker_rank.seed,
             self._clock,
@@ -209,9 +204,10 @@ class SamplerLearner:
             heartbeat,
         )
 
-    def _make_batch_source(self, forward: Forward, targets: Targets) -> BatchSource:
+    def _make_batch_source(self) -> BatchSource:
         algorithm, seed, replay = self.algorithm, self._worker_rank.draw_seed, self._config.replay
         if isinstance(algorithm, OnPolicy):
+            forward = self._trained.forward
             return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock, self._edge)
         assert isinstance(algorithm, OffPolicy) and replay is not None
         from veldt.replay.buffer import ReplayBuffer  # here, because it loads numba
@@ -219,15 +215,11 @@ class SamplerLearner:
         slot, learners = self.slot, self._worker_rank.world_size
         own = dataclasses.replace(replay, buffer_size=replay.buffer_size // learners)
         starts = algorithm.learning_starts // (learners // self._sharing)
-        return ReplaySource(
-            algorithm,
-            partial(algorithm.targets, forward, targets),
+        return self._trained.replay_source(
             slot,
             ReplayBuffer(slot.spec, slot.width, own, algorithm.returns, self._run_plan.replay_threads),
-            BatchConverter(slot.spec, NoiseWidths.of(algorithm, self.network), self._run_plan.device),
             BatchShare(algorithm.batch_size // self._sharing, starts, seed, self._edge),
             self._clock,
-            self._note,
         )
 
     def begin(self, checkpoint: Checkpoint | None, done: int = 0) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,60 +19,34 @@ from veldt.config.system_settings import SynchronousConfig
 from veldt.exchange.gradients import NoAllReduce
 from veldt.learning.batch_sources import BatchShare, ReplaySource
 from veldt.learning.learner import Learner
-from veldt.learning.replay_batches import BatchConverter, NoiseWidths
+from veldt.learning.normalisation import copy_observation_statistics
 from veldt.learning.snapshot import Groups
-from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.systems.roles.messages import SECOND_WEIGHTS
+from veldt.systems.roles.messages import SECOND_OPTIMISER, SECOND_WEIGHTS
 from veldt.systems.roles.sampler_learner import SamplerLearner
+from veldt.systems.roles.trained_network import TrainedNetwork
 from veldt.tracking.stage_clock import StageClock
 
-_OPTIMISER, _TARGET = "second-optimiser", "second-target"
+_TARGET = "second-target"
 _OWN_DRAWS = 1_000  # added to the run's seed for the draws of its batches
-
-
-class _BorrowedReplay(ReplaySource):
-    """Batches from a replay buffer that the first learner fills, and whose priorities are the first one's."""
-
-    def store(self) -> None:
-        pass
-
-    def update_priorities(self, priority: Tensor | None) -> None:
-        pass
 
 
 class SecondLearner:
     """A network, an optimiser and target networks of its own, and the first one's replay buffer."""
 
     def __init__(self, run_plan: RunPlan, first: SamplerLearner, clock: StageClock) -> None:
-        run_plan = _with_own_batches(run_plan)
-        algorithm, config, replay = run_plan.algorithm(), run_plan.config, first.batch_source
+        own = TrainedNetwork.of(_with_own_batches(run_plan), _unsaid)
+        algorithm, replay, run = own.algorithm, first.batch_source, run_plan.config.run
         assert isinstance(algorithm, OffPolicy) and isinstance(replay, ReplaySource)
-        self._algorithm, self._steps, self._slot = algorithm, config.run.steps, first.slot
-        self._clock, self._first = clock, first.parameters
-        network, self._parameters = run_plan.network()
-        forward = run_plan.forward(network, _unsaid)
-        targets = TargetNetworks(
-            algorithm.target_networks,
-            self._parameters,
-            run_plan.network,
-            lambda network: run_plan.forward(network, _unsaid),
+        self._algorithm, self._steps, self._slot = algorithm, run.steps, first.slot
+        self._clock, self._first, self._own = clock, first, own
+        self._learner = Learner(algorithm, own.forward, own.parameters, NoAllReduce(), own.targets)
+        share = BatchShare(
+            algorithm.batch_size, algorithm.learning_starts, run.seed + _OWN_DRAWS, NoAllReduce()
         )
-        self._learner = Learner(algorithm, forward, self._parameters, NoAllReduce(), targets)
-        self._source = _BorrowedReplay(
-            algorithm,
-            partial(algorithm.targets, forward, targets.forwards),
-            first.slot,
-            replay.buffer,
-            BatchConverter(run_plan.spec, NoiseWidths.of(algorithm, network), run_plan.device),
-            BatchShare(
-                algorithm.batch_size, algorithm.learning_starts, config.run.seed + _OWN_DRAWS, NoAllReduce()
-            ),
-            clock,
-            _unsaid,
-        )
+        self._source = own.replay_source(first.slot, replay.buffer, share, clock, fills=False)
 
     def learn(self, before: int, steps: int) -> None:
         """Makes the updates that are due after `steps` agent steps, of which `before` came before the last rollout."""
@@ -82,6 +55,8 @@ class SecondLearner:
         for batch, _ in self._source.batches(steps, progress):
             with self._clock("train"):
                 self._learner.update(batch, progress, rate)
+        # The first one has counted the rollout after its own updates on it, for the next ones.
+        copy_observation_statistics(self._own.network, self._first.network)
 
     def weights(self) -> dict[str, np.ndarray]:
         """Returns fp32 weights by name."""
@@ -89,7 +64,7 @@ class SecondLearner:
 
     def metrics(self) -> dict[str, float]:
         """Returns the L2 norms of both learners' parameters and of their difference."""
-        first_P, own_P = (_vector(parameters) for parameters in (self._first, self._parameters))
+        first_P, own_P = (_vector(one.parameters) for one in (self._first, self._own))
         return {
             "second/weights_norm": float(own_P.norm()),
             "second/first_weights_norm": float(first_P.norm()),
@@ -101,7 +76,7 @@ class SecondLearner:
         learner = self._learner
         groups = {
             SECOND_WEIGHTS: learner.weights(),
-            _OPTIMISER: learner.optimiser_state(),
+            SECOND_OPTIMISER: learner.optimiser_state(),
             _TARGET: learner.target_weights(),
         }
         return {name: arrays for name, arrays in groups.items() if arrays}
@@ -113,7 +88,7 @@ class SecondLearner:
     def restore(self, checkpoint: Checkpoint, counters: Mapping[str, Any]) -> None:
         """Restores all state, after the first learner's with the replay buffer. Without rows, it waits as that does."""
         groups = checkpoint.groups
-        self._learner.load(groups[SECOND_WEIGHTS], groups[_OPTIMISER], groups.get(_TARGET, {}))
+        self._learner.load(groups[SECOND_WEIGHTS], groups[SECOND_OPTIMISER], groups.get(_TARGET, {}))
         self._learner.updates = int(counters["updates"])
         self._source.load(counters["experience"])
         if not len(self._source.buffer):
