@@ -99,7 +99,11 @@ def test_no_checkpoint_is_of_a_second_learner_that_has_diverged(
         ("dqn", {"second_batch_size": 41}, "--second-batch-size is 41, and learning starts after 40 steps"),
         ("dqn", {"second_batch_size": 100}, "--second-batch-size is 100, and a replay buffer for 120"),
         ("a2c", {"second_batch_size": 16}, "a2c learns from the rollout that was just sampled"),
-        ("apex-dqn", {"second_batch_size": 16}, "--second-batch-size is none of apex-dqn's settings"),
+        (
+            "apex-dqn",
+            {"second_batch_size": 16},
+            r"is none of apex-dqn's settings: take a recipe that has it \(dqn, c51, rainbow; ddpg for",
+        ),
     ],
 )
 def test_where_there_can_be_none(recipe: str, changes: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from veldt.algorithms.capabilities import (
     CAPABILITIES,
@@ -16,6 +17,7 @@ from veldt.algorithms.capabilities import (
 from veldt.algorithms.registry import ALGORITHMS
 from veldt.config.recipe_registry import plain_recipes
 from veldt.config.system_registry import SYSTEMS
+from veldt.config.system_settings import RolesConfig
 from veldt.envs.spec import ActionSpec
 from veldt.errors import UsageError
 
@@ -78,12 +80,17 @@ def check_recurrent(algorithm: str, recurrent: str) -> None:
 
 def recipes_with_setting(name: str) -> dict[str, str]:
     """Returns the recipes that have the setting and whose system does not refuse it, each with its algorithm."""
-    return {
-        recipe.name: recipe.algorithm
-        for recipe in plain_recipes().values()
-        if name in recipe.setting_names()
-        and not SYSTEMS[recipe.system].settings().statistics_refusals.get(name)
-    }
+    return {recipe.name: recipe.algorithm for recipe in plain_recipes().values() if _accepts(recipe, name)}
+
+
+def _accepts(recipe: Any, name: str) -> bool:
+    roles: RolesConfig = SYSTEMS[recipe.system].settings()
+    has_replay = "replay" in recipe.sections()
+    return (
+        name in recipe.setting_names()
+        and not roles.statistics_refusals.get(name)
+        and (has_replay or name not in roles.only_with_replay())
+    )
 
 
 def by_actions(algorithms: Mapping[str, str], chosen: str) -> str:

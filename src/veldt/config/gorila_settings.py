@@ -47,12 +47,8 @@ class GorilaConfig(ApexConfig):
             if getattr(self, name) < 0:
                 raise UsageError(f"{flag(name)} is {getattr(self, name):g}: it must be 0 (no limit) or more")
 
-    def check_without_replay(self, algorithm: str) -> None:
-        if self.actors:
-            raise UsageError(
-                f"--actors is {self.actors}, and {algorithm} learns from the rollout that was just sampled, not from a "
-                "replay buffer that actors fill: take --actors 0, so that each learner acts itself"
-            )
+    def only_with_replay(self) -> dict[str, str]:
+        return {"actors": "that actors fill: take --actors 0, so that each learner acts itself"}
 
     def unread(self) -> dict[str, str]:
         why = "--actors is 0, so that each learner acts, and keeps what it has seen, itself"

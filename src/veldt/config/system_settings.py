@@ -35,8 +35,10 @@ class RolesConfig:
     def check_envs(self, envs: int) -> None:
         """UsageError where this number of envs cannot be divided evenly."""
 
-    def check_without_replay(self, algorithm: str) -> None:
-        """UsageError where these processes need a replay buffer, which this algorithm does not learn from."""
+    def only_with_replay(self) -> dict[str, str]:
+        """Returns settings that must be 0 beside an algorithm without a replay buffer: what that would be good for, and
+        what to do, as the end of a sentence."""
+        return {}
 
     def unread(self) -> dict[str, str]:
         """Returns the settings that have no effect beside these values, and why."""
@@ -176,12 +178,8 @@ class SynchronousConfig(RolesConfig):
     def check_envs(self, envs: int) -> None:
         check_even(envs, self.learners, "learners", "learner")
 
-    def check_without_replay(self, algorithm: str) -> None:
-        if self.second_batch_size:
-            raise UsageError(
-                f"--second-batch-size is {self.second_batch_size}, and {algorithm} learns from the rollout that was "
-                "just sampled, not from a replay buffer that a second learner could share: leave it out"
-            )
+    def only_with_replay(self) -> dict[str, str]:
+        return {"second_batch_size": "that a second learner could share: leave it out"}
 
     @property
     def in_one_process(self) -> bool:

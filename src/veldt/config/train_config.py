@@ -210,7 +210,7 @@ class TrainConfig:
         check_values(self)
         check_fits(self.system, self.algorithm)
         if self.replay is None:
-            self.roles.check_without_replay(self.algorithm)
+            self._check_without_replay()
         settings = SYSTEMS[self.system].settings
         if type(self.roles) is not settings:
             raise UsageError(f"the system {self.system} has settings of its own, {settings.__name__}")
@@ -225,9 +225,7 @@ class TrainConfig:
             )
         self.roles.check_envs(self.envs.num_envs)
         if self.replay is not None and isinstance(self.learn, OffPolicyConfig):
-            for name, size in self.batch_sizes.items():
-                learn = dataclasses.replace(self.learn, batch_size=size)
-                _check_sizes(learn, self.replay, self.phase_width, self.in_phases, self.num_buffers, name)
+            self._check_sizes(self.learn, self.replay)
         if isinstance(self.learn, OffPolicyConfig):
             _check_shares(self.learn.batch_size, self.batch_shares)
         self._check_normalisation()
@@ -241,6 +239,32 @@ class TrainConfig:
                 f"--env-kwargs is {shown(self.env_kwargs)}, which cannot be written into the run as JSON ({error}): "
                 "give numbers, strings, lists and dictionaries, or a callable that makes the environment with the rest"
             ) from None
+
+    def _check_without_replay(self) -> None:
+        for name, instead in self.roles.only_with_replay().items():
+            if value := getattr(self.roles, name):
+                raise UsageError(
+                    f"{flag(name)} is {value}, and {self.algorithm} learns from the rollout that was just sampled, not "
+                    f"from a replay buffer {instead}"
+                )
+
+    def _check_sizes(self, learn: OffPolicyConfig, replay: ReplayConfig) -> None:
+        """Raises UsageError where batches, or the steps before or between updates, do not fit to the replay buffer."""
+        if learn.learning_starts > replay.buffer_size:
+            raise UsageError(
+                f"--learning-starts is {learn.learning_starts:,}, and the replay buffer keeps {replay.buffer_size:,} "
+                "transitions: take a larger --buffer-size, or start earlier"
+            )
+        width, num_buffers = self.phase_width, self.num_buffers
+        for name, batch in self.batch_sizes.items():
+            _check_batch_size(name, batch, learn.learning_starts, replay.buffer_size, width, num_buffers)
+        share = math.ceil(replay.buffer_size // num_buffers / width)
+        if self.in_phases and learn.steps_per_phase(width) > share:
+            raise UsageError(
+                f"each of the {width} envs makes {learn.steps_per_phase(width):,} steps between updates, and the "
+                f"replay buffer keeps {share:,} of each{_shared_out(num_buffers)}: take a larger --buffer-size, or a "
+                "shorter --horizon"
+            )
 
     def _check_normalisation(self) -> None:
         for name, why in self.roles.statistics_refusals.items():
@@ -327,38 +351,26 @@ def _check_shared(learn: AlgorithmConfig, recurrent: str) -> None:
         )
 
 
-def _check_sizes(
-    learn: OffPolicyConfig,
-    replay: ReplayConfig,
-    width: int,
-    in_phases: bool,
-    num_buffers: int,
-    name: str,
+def _check_batch_size(
+    name: str, batch: int, learning_starts: int, buffer_size: int, width: int, num_buffers: int
 ) -> None:
-    """Raises UsageError where batches of `learn`, whose size is the setting `name`, do not fit to the replay buffer."""
-    each = f", shared out among {num_buffers} learners" if num_buffers > 1 else ""
-    starts, size = learn.learning_starts // num_buffers, replay.buffer_size // num_buffers
-    if learn.learning_starts > replay.buffer_size:
+    """Raises UsageError where the batches, whose size is the setting `name`, are more than the buffer is sure to hold.
+
+    An episode's last observation takes a row, too, so that only half the rows may be transitions.
+    """
+    each = _shared_out(num_buffers)
+    sure = width * (math.ceil(buffer_size // num_buffers / width) // 2)
+    if batch > sure:
         raise UsageError(
-            f"--learning-starts is {learn.learning_starts:,}, and the replay buffer keeps {replay.buffer_size:,} "
-            "transitions: take a larger --buffer-size, or start earlier"
+            f"{flag(name)} is {batch:,}, and a replay buffer for {buffer_size:,} transitions{each} of {width} envs "
+            f"holds only {sure:,} for certain when episodes are short: take a larger --buffer-size, or a smaller batch"
         )
-    # An episode's last observation takes a row, too, so that only half the rows may be transitions.
-    sure = width * (math.ceil(size / width) // 2)
-    if learn.batch_size > sure:
+    if learning_starts // num_buffers < batch:
         raise UsageError(
-            f"{flag(name)} is {learn.batch_size:,}, and a replay buffer for {replay.buffer_size:,} transitions{each} "
-            f"of {width} envs holds only {sure:,} for certain when episodes are short: take a larger --buffer-size, or "
-            "a smaller batch"
+            f"{flag(name)} is {batch:,}, and learning starts after {learning_starts:,} steps{each}, when less is "
+            "stored: raise --learning-starts, or take a smaller batch"
         )
-    if starts < learn.batch_size:
-        raise UsageError(
-            f"{flag(name)} is {learn.batch_size:,}, and learning starts after {learn.learning_starts:,} steps{each}, "
-            "when less is stored: raise --learning-starts, or take a smaller batch"
-        )
-    share = math.ceil(size / width)
-    if in_phases and learn.steps_per_phase(width) > share:
-        raise UsageError(
-            f"each of the {width} envs makes {learn.steps_per_phase(width):,} steps between updates, and the "
-            f"replay buffer keeps {share:,} of each{each}: take a larger --buffer-size, or a shorter --horizon"
-        )
+
+
+def _shared_out(num_buffers: int) -> str:
+    return f", shared out among {num_buffers} learners" if num_buffers > 1 else ""
