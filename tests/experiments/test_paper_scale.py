@@ -46,8 +46,9 @@ def sizes_of(job: Training) -> Sizes:
 def by_method(name: str, envs: tuple[str, ...] = ("ALE/Pong-v5",)) -> dict[str, list[Training]]:
     """The trainings by the first word of their recipe, in their order."""
     found: dict[str, list[Training]] = {}
-    jobs = EXPERIMENTS[name].jobs(Request("paper", 1, envs))
-    check_jobs(jobs)
+    request = Request("paper", 1, envs)
+    jobs = EXPERIMENTS[name].jobs(request)
+    check_jobs(jobs, request)
     for job in jobs:
         assert isinstance(job, Training)
         found.setdefault(job.recipe.partition("-")[0], []).append(job)

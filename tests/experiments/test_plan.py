@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import gymnasium
 import pytest
@@ -13,11 +14,15 @@ import pytest
 from screens import console, said_on
 from small_experiments import experiment, printed
 from veldt.cli import main
-from veldt.errors import UsageError
+from veldt.envs.arrangement import probe_spec
+from veldt.envs.settings import AtariConfig
+from veldt.envs.source import EnvSource
+from veldt.envs.spec import EnvSpec
+from veldt.errors import UsageError, VeldtError
 from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.catalogue.minatar import MINATAR
 from veldt.experiments.experiment import Measurement, Request, Training
-from veldt.experiments.planning import estimate
+from veldt.experiments.planning import checks, estimate
 from veldt.experiments.planning import memory as planned_memory
 from veldt.experiments.planning.estimate import is_long_enough, measure_speeds, probe_settings
 from veldt.experiments.planning.games import env_of_game, resolved
@@ -135,6 +140,81 @@ def test_one_game_is_measured_for_all(tmp_path: Path, monkeypatch: pytest.Monkey
         json.dumps(dict.fromkeys(speeds, "fast") | dict.fromkeys(list(speeds)[:1], 0))
     )
     assert measure_speeds(workspace, jobs, notes.append) == speeds and len(notes) == 10
+
+
+def test_a_kind_that_cannot_be_measured_is_shown_in_the_plan_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probed(job: Training, scratch: Path) -> float:
+        if job.recipe == "a2c":
+            raise VeldtError("a2c on CartPole-v1 did not train: it is broken")
+        return 1_000.0
+
+    monkeypatch.setattr(estimate, "_probed", probed)
+    monkeypatch.setattr(estimate, "allowed_cores", lambda: [0])
+    jobs = [
+        training(recipe=recipe, group=recipe, seed=seed, settings={"steps": 3_600_000})
+        for recipe in ("ppo", "a2c")
+        for seed in (1, 2)
+    ]
+    planned = {}
+    for name, some in {"both": jobs, "broken": jobs[2:]}.items():
+        for _ in range(2):  # a failure is not kept
+            screen = console()
+            run_experiment(experiment(some), Request("paper", 2), tmp_path / name, screen, plan_only=True)
+            planned[name] = [" ".join(line.split()) for line in said_on(screen).splitlines()]
+            assert "not measured: a2c on CartPole-v1 did not train: it is broken" in planned[name]
+    assert planned["both"][-3:] == [
+        "ppo CartPole-v1 1 2 2 3.6M 1 1,000 2",
+        "a2c CartPole-v1 1 2 2 3.6M 1 – –",
+        "2 runs, about 2 hours (2h 00m) on this machine, as many side by side as its cores allow; without 2 runs whose "
+        "speed could not be measured",
+    ]
+    last = "2 runs whose speed could not be measured, so that it is not known how long they take"
+    assert planned["broken"][-1] == last
+    with pytest.raises(VeldtError, match="the disk is full"):
+        full = VeldtError("ppo did not train: cannot write: the disk is full")
+        monkeypatch.setattr(estimate, "_probed", Mock(side_effect=full))
+        run_experiment(experiment(jobs), Request("paper", 2), tmp_path / "full", console(), plan_only=True)
+
+
+def test_a_replay_buffer_that_does_not_fit_is_refused_with_what_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "available_memory", lambda: 2**30)
+    mine = experiment([training(recipe=recipe, group=recipe, env="ALE/Pong-v5") for recipe in ("ppo", "dqn")])
+    cause = r"^dqn on ALE/Pong-v5 cannot begin: its replay buffer needs 7.8 GiB of memory, and 1.0 GiB are available: "
+    for request, instead in (
+        (Request("small", 1), "free some or take a machine that has more$"),
+        (Request("paper", 1), "free some, take a machine that has more or leave --scale paper out$"),
+        (Request("paper", 1, (), ("dqn",)), "free some, .* or leave dqn out of --recipes$"),
+    ):
+        with pytest.raises(UsageError, match=cause + instead):
+            run_experiment(mine, request, tmp_path / "out", console())
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_environment_is_probed_once_for_all_runs_with_the_same_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probed: list[tuple[str, int]] = []
+
+    def probe(source: EnvSource, atari: AtariConfig) -> EnvSpec:
+        probed.append((source.name, atari.frame_stack))
+        return probe_spec(source, atari)
+
+    monkeypatch.setattr(checks, "probe_spec", probe)
+    jobs = [
+        training(
+            recipe=recipe, env="ALE/Pong-v5", group=str(stack), settings={"frame_stack": stack, "steps": 9}
+        )
+        for stack in (4, 2)
+        for recipe in ("ppo", "dqn")
+    ]
+    buffers = checks.check_jobs(jobs, Request("small", 1))
+    memory = planned_memory.memory_for(jobs, buffers)
+    assert probed == [("ALE/Pong-v5", 4), ("ALE/Pong-v5", 2)]
+    assert memory.needed[jobs[0]] < memory.needed[jobs[1]] - 2**32
 
 
 @pytest.mark.parametrize(

@@ -94,16 +94,16 @@ def test_the_number_of_jobs_depends_on_cores_memory_and_processes(monkeypatch: p
     monkeypatch.setattr(jobs, "allowed_cores", lambda: [0, 1, 2, 3])
     monkeypatch.setattr(jobs, "available_memory", lambda: 2**31)
     cpu = {"device": "cpu"}
-    assert jobs.choose_jobs(replace(REQUEST, settings=SMALL | cpu).fixed)[0] == 4
+    assert jobs.choose_jobs(replace(REQUEST, settings=SMALL | cpu))[0] == 4
     large = TuneRequest(
         recipe="dqn",
         env="CartPole-v1",
         settings={"buffer_size": 20_000_000, **cpu},
         space={"gamma": SPACE["gamma"]},
     )
-    number, why = jobs.choose_jobs(large.fixed)
+    number, why = jobs.choose_jobs(large)
     assert number == 1 and why.startswith("One trial at a time, since each needs about")
-    assert jobs.choose_jobs(replace(large, recipe="apex-dqn", settings={}).fixed)[0] == 1
+    assert jobs.choose_jobs(replace(large, recipe="apex-dqn", settings={}))[0] == 1
 
 
 def test_a_damaged_study_is_one_sentence(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from veldt.errors import UsageError, VeldtError
 from veldt.experiments.experiment import Experiment, Job, Request, Training
 from veldt.experiments.live import LiveTable
 from veldt.experiments.page import page_of, write_page
-from veldt.experiments.planning.checks import check_installed, check_jobs
+from veldt.experiments.planning.checks import check_installed, check_jobs, check_names
 from veldt.experiments.planning.estimate import least_seconds, measure_speeds, seconds_of, total_seconds
 from veldt.experiments.planning.memory import Memory, memory_for
 from veldt.experiments.planning.plan import hours_of, plan_table
@@ -55,9 +55,10 @@ def run_experiment(
     workspace.open()  # before the checks, which take seconds: another process may work there
     with contextlib.closing(workspace):
         try:
-            check_jobs(jobs)
-            memory = memory_for([job for job in jobs if not workspace.is_done(job)])
-            _planned(workspace, experiment, jobs, console, budget_hours, memory)
+            check_names(jobs)
+            left = [job for job in jobs if not workspace.is_done(job)]
+            memory = memory_for(left, check_jobs(left, request))
+            _planned(workspace, experiment, jobs, left, console, budget_hours, memory)
         except VeldtError:
             workspace.discard_unless_begun()
             raise
@@ -70,12 +71,12 @@ def _planned(
     workspace: Workspace,
     experiment: Experiment,
     jobs: Sequence[Job],
+    left: Sequence[Job],
     console: Console,
     budget_hours: float,
     memory: Memory,
 ) -> None:
     """Prints what is left to do and how long it takes. UsageError if the budget is too small for a part of it."""
-    left = [job for job in jobs if not workspace.is_done(job)]
     steps = {job: workspace.steps_left(job) for job in left}
     console.print(_summary(experiment, jobs, steps), highlight=False)
     if experiment.normalises and (unknown := [env for env in _envs(jobs) if not is_normalisable(env)]):
@@ -88,15 +89,24 @@ def _planned(
     _refuse_small(budget_hours, min(least_seconds(job, steps[job]) for job in left), "at least")
     speeds = measure_speeds(workspace, left, lambda text: console.print(text, style="dim", highlight=False))
     seconds = {job: seconds_of(job, steps[job], speeds) for job in left}
-    _refuse_small(budget_hours, min(seconds.values()), "about")
+    known = {job: alone for job, alone in seconds.items() if not math.isnan(alone)}
+    if len(known) == len(left):  # one of which that is not known may be short enough
+        _refuse_small(budget_hours, min(known.values()), "about")
     console.print(plan_table(seconds, speeds), highlight=False)
     if limit := memory.limit():
         console.print(limit, highlight=False)
-    total = total_seconds(seconds, memory)
-    console.print(
-        f"{counted(len(left), 'run', 'runs')}, about {hours_of(total / _HOUR)} hours ({duration(total)}) on this "
-        "machine, as many side by side as its cores allow",
-        highlight=False,
+    console.print(_total(known, len(left) - len(known), memory), highlight=False)
+
+
+def _total(known: Mapping[Job, float], unknown: int, memory: Memory) -> str:
+    """Returns how long all runs take: those of which that is known, beside so many others."""
+    without = f"{counted(unknown, 'run', 'runs')} whose speed could not be measured"
+    if not known:
+        return f"{without}, so that it is not known how long they take"
+    total = total_seconds(known, memory)
+    return (
+        f"{counted(len(known), 'run', 'runs')}, about {hours_of(total / _HOUR)} hours ({duration(total)}) on this "
+        "machine, as many side by side as its cores allow" + (f"; without {without}" if unknown else "")
     )
 
 

@@ -19,7 +19,8 @@ from veldt.recipes import find
 from veldt.recipes.configure import configure
 from veldt.recipes.draft import Draft
 from veldt.setting_text import flag
-from veldt.systems.planning.checks import check_request, check_sizes
+from veldt.systems.planning.checks import check_request
+from veldt.systems.planning.sizes import check_sizes
 from veldt.tuning.space import Space, check_space
 
 _OTHER_SEEDS = 3  # of the runs that train with the best settings
@@ -61,13 +62,14 @@ class TuneRequest:
         check_request(dataclasses.replace(fixed, given={**fixed.given, **searched}), None)
 
     @cached_property
-    def _spec(self) -> EnvSpec:
+    def spec(self) -> EnvSpec:
+        """The spec of the environment."""
         return probe_spec(self.fixed.source, self.fixed.config.atari)
 
     def refusal(self, values: Mapping[str, Any]) -> str:
         """Returns why a trial with these values would be refused; "" if it would not."""
         try:
-            check_sizes(self.draft.build({**self.settings, **values}), self._spec)
+            check_sizes(self.draft.build({**self.settings, **values}), self.spec)
         except UsageError as error:
             return str(error)
         return ""

@@ -55,7 +55,7 @@ def tune(
     _check_counts(trials, jobs)
     request.check()
     config = request.fixed.config
-    side_by_side, why = (jobs, "") if jobs else choose_jobs(request.fixed)
+    side_by_side, why = (jobs, "") if jobs else choose_jobs(request)
     algorithm = None if request.algorithm is None else config.algorithm
     name = run_name(f"tune-{request.recipe}", config.env, 0, algorithm).removesuffix("-0")
     root = Path("experiments") / name if root is None else root

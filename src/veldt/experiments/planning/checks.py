@@ -6,13 +6,17 @@ import importlib.util
 from collections.abc import Sequence
 
 from veldt.envs.arrangement import probe_spec
+from veldt.envs.settings import AtariConfig
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError
-from veldt.experiments.experiment import Experiment, Job
-from veldt.experiments.planning.kinds import one_of_each_kind
+from veldt.experiments.experiment import Experiment, Job, Request, Training
+from veldt.experiments.planning.kinds import kind_of, one_of_each_kind
+from veldt.formatting import gib
 from veldt.networks.own import NO_PARTS
 from veldt.recipes.configure import configure
-from veldt.systems.planning.checks import check_request, check_sizes
+from veldt.runtime.system_memory import available_memory
+from veldt.systems.planning.checks import check_request
+from veldt.systems.planning.sizes import buffer_bytes, check_sizes
 
 
 def check_installed(experiment: Experiment) -> None:
@@ -24,19 +28,47 @@ def check_installed(experiment: Experiment) -> None:
             )
 
 
-def check_jobs(jobs: Sequence[Job]) -> None:
-    """Raises UsageError where a run could not begin: its settings do not fit its environment, or each other."""
+def check_names(jobs: Sequence[Job]) -> None:
+    """Raises UsageError if two jobs would write to the same place."""
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
         raise UsageError(f"two runs would have the name {max(names, key=names.count)}")
-    specs: dict[str, EnvSpec] = {}
+
+
+def check_jobs(jobs: Sequence[Job], request: Request) -> dict[str, int]:
+    """Returns the bytes of the full replay buffer of each kind of training; 0 without one.
+
+    Raises UsageError where a run could not begin: its settings do not fit its environment, each other or this machine.
+    """
+    specs: dict[tuple[str, AtariConfig], EnvSpec] = {}
+    buffers: dict[str, int] = {}
     for job in one_of_each_kind(jobs):
-        request = configure(job.recipe, job.env, {}, None, NO_PARTS, job.settings)
-        check_request(request, None)
-        if job.env not in specs:
-            specs[job.env] = probe_spec(request.source, request.config.atari)
+        run = configure(job.recipe, job.env, {}, None, NO_PARTS, job.settings)
+        check_request(run, None)
+        env = job.env, run.config.atari
+        if env not in specs:
+            specs[env] = probe_spec(run.source, run.config.atari)
         try:
-            check_sizes(request.config, specs[job.env])
+            needed = buffers[kind_of(job)] = buffer_bytes(run.config, specs[env])
+            _check_memory(job, needed, request)
+            check_sizes(run.config, specs[env])
         except UsageError as error:
             # It does not say which of the experiment's recipes and environments it is about.
             raise UsageError(f"{job.recipe} on {job.env} cannot begin: {error}") from error
+    return buffers
+
+
+def _check_memory(job: Training, needed: int, request: Request) -> None:
+    """Raises UsageError if a replay buffer is too large: that of `check_sizes` names a flag that experiments lack."""
+    available = available_memory()
+    if needed <= available:
+        return
+    instead = ["free some", "take a machine that has more"]
+    if job.recipe in request.recipes:
+        instead.append(f"leave {job.recipe} out of --recipes")
+    elif not request.is_small:
+        instead.append("leave --scale paper out")
+    raise UsageError(
+        f"its replay buffer needs {gib(needed)} of memory, and {gib(available)} are available: "
+        f"{', '.join(instead[:-1])} or {instead[-1]}"
+    )

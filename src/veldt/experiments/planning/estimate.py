@@ -29,7 +29,7 @@ from veldt.recipes import find
 from veldt.recipes.overrides import build_config
 from veldt.runs import strict_json
 from veldt.runs.directory import RunDirectory
-from veldt.runs.files import write_atomically
+from veldt.runs.files import says_full, write_atomically
 from veldt.runs.own_files import remove_own_tree
 from veldt.runs.own_names import OF_RUN
 from veldt.runtime.cores import allowed_cores
@@ -47,7 +47,10 @@ _FASTEST = 1e6  # agent steps per second, more than any run makes
 
 
 def seconds_of(job: Job, steps: int, speeds: Mapping[str, float]) -> float:
-    """Returns the seconds that a job takes, alone on its cores; `steps` are those that a training still makes."""
+    """Returns the seconds that a job takes, alone on its cores; NaN if its speed is.
+
+    `steps` are those that a training still makes.
+    """
     if isinstance(job, Measurement):
         return job.seconds
     return _START_S + steps / speeds[kind_of(job)]
@@ -79,20 +82,30 @@ def measure_speeds(
     """Returns the steps per second of each kind of training among the jobs, from runs and probes.
 
     A kind is measured once, by a run of a few seconds, and kept in the experiment's directory. `note` gets a sentence
-    before each.
+    before each. The speed of a kind whose run fails is NaN, after a sentence with the cause: its runs may fail as well,
+    or be too slow to be measured only.
+
+    Raises:
+        VeldtError: the disk is full.
     """
     path = workspace.speeds_path
     stored = workspace.read_json(path) if path.exists() else {}
     # What was changed from outside and is no speed is measured again.
     speeds = {kind: speed for kind, value in stored.items() if 0 < (speed := as_float(value)) < math.inf}
-    probes = [job for job in one_of_each_kind(jobs) if kind_of(job) not in speeds]
+    probes, failed = [job for job in one_of_each_kind(jobs) if kind_of(job) not in speeds], list[str]()
     if probes:
         note(_about(jobs, probes))
     for number, job in enumerate(probes, 1):
         note(f"{number}/{len(probes)} {job.recipe} on {job.env}, {job.group}")
-        speeds[kind_of(job)] = _probed(job, workspace.root / "probe")
+        try:
+            speeds[kind_of(job)] = _probed(job, workspace.root / "probe")
+        except VeldtError as error:
+            if says_full(str(error)):
+                raise
+            note(f"not measured: {error}")
+            failed.append(kind_of(job))
         write_atomically(path, strict_json.dumps(speeds).encode(), "the measured speeds", AGAIN)
-    return speeds
+    return speeds | dict.fromkeys(failed, math.nan)
 
 
 def _about(jobs: Sequence[Job], probes: Sequence[Training]) -> str:

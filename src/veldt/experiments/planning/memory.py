@@ -5,30 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from veldt.algorithms.base import OffPolicy
-from veldt.config.run_request import RunRequest
-from veldt.envs.arrangement import probe_spec
-from veldt.experiments.experiment import Job, Measurement
+from veldt.experiments.experiment import Job, Training
 from veldt.experiments.planning.kinds import kind_of
 from veldt.formatting import counted, gib
-from veldt.networks.own import NO_PARTS
-from veldt.recipes.configure import configure
-from veldt.replay.size import replay_bytes
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.system_memory import available_memory
-
-_PROCESS_BYTES = 2**29  # of a run without its replay buffer: Python, torch, the envs and the network
-
-
-def bytes_of(request: RunRequest) -> int:
-    """Returns about how much memory a run needs when its replay buffer is full."""
-    config = request.config
-    if config.replay is None:
-        return _PROCESS_BYTES
-    spec = probe_spec(request.source, config.atari)
-    algorithm = config.make_algorithm(spec.action)
-    assert isinstance(algorithm, OffPolicy)  # it has a replay buffer
-    return _PROCESS_BYTES + replay_bytes(spec, config.envs.num_envs, config.replay, algorithm.returns)
+from veldt.systems.planning.sizes import PROCESS_BYTES
 
 
 @dataclass(frozen=True)
@@ -61,16 +43,9 @@ class Memory:
 ENOUGH = Memory()  # for all jobs
 
 
-def memory_for(jobs: Sequence[Job]) -> Memory:
-    """Returns what the jobs need of this machine's memory."""
-    by_kind: dict[str, int] = {}
-    needed: dict[Job, int] = {}
-    for job in jobs:
-        if isinstance(job, Measurement):
-            needed[job] = _PROCESS_BYTES
-            continue
-        kind = kind_of(job)
-        if kind not in by_kind:
-            by_kind[kind] = bytes_of(configure(job.recipe, job.env, {}, None, NO_PARTS, job.settings))
-        needed[job] = by_kind[kind]
+def memory_for(jobs: Sequence[Job], buffers: Mapping[str, int]) -> Memory:
+    """Returns what the jobs need of this machine's memory; `buffers` are the bytes of replay buffers by `kind_of`."""
+    needed = {
+        job: PROCESS_BYTES + (buffers[kind_of(job)] if isinstance(job, Training) else 0) for job in jobs
+    }
     return Memory(needed, available_memory())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from veldt.experiments.experiment import Job, Measurement, Training
 from veldt.experiments.planning.kinds import kind_of
-from veldt.formatting import count, whole
+from veldt.formatting import MISSING, count, whole
 from veldt.runs import strict_json
 from veldt.setting_text import in_sentence
 
@@ -33,7 +34,7 @@ def plan_table(seconds: Mapping[Job, float], speeds: Mapping[str, float]) -> Tab
 
     Args:
         seconds: how long each job that is not done takes alone.
-        speeds: steps per second by `kind_of`.
+        speeds: steps per second by `kind_of`; NaN if they could not be measured.
     """
     table = Table(box=None, pad_edge=False)
     for name in ("recipe", "environments", "settings", "seeds"):
@@ -60,7 +61,9 @@ def plan_table(seconds: Mapping[Job, float], speeds: Mapping[str, float]) -> Tab
 
 
 def hours_of(hours: float) -> str:
-    """Returns a number of hours with two digits, or all of those before the point."""
+    """Returns a number of hours with two digits, or all of those before the point; a dash for NaN."""
+    if math.isnan(hours):
+        return MISSING
     return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
 
 

@@ -19,7 +19,6 @@ from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.schedule_settings import try_functions
 from veldt.config.run_code import own_names
 from veldt.config.run_request import RunRequest
-from veldt.config.system_settings import ApexConfig
 from veldt.config.train_config import TrainConfig
 from veldt.config.warnings import warnings_about
 from veldt.envs.settings import AtariConfig
@@ -31,11 +30,11 @@ from veldt.networks.flat import FlatParameters
 from veldt.networks.normaliser import is_normalised
 from veldt.networks.torsos import MLP
 from veldt.replay.settings import is_compressed
-from veldt.replay.size import transitions_each
 from veldt.runtime.devices import num_accelerators
 from veldt.sampling.checked_actions import num_noise
 from veldt.setting_text import flag
 from veldt.systems.planning.run_plan import RunPlan
+from veldt.systems.planning.sizes import check_sizes
 
 # Only an Atari env reports a lost life.
 _ATARI_ONLY = {field.name for field in dataclasses.fields(AtariConfig)} | {"terminal_on_life_loss"}
@@ -145,15 +144,6 @@ def _about_wrappers(config: TrainConfig, spec: EnvSpec) -> list[str]:
             f"so an evaluation or a resumed run begins with none: leave it out{instead}"
         )
     return warnings
-
-
-def check_sizes(config: TrainConfig, spec: EnvSpec) -> None:
-    """Raises UsageError where the sizes of rollouts, batches and the replay buffer do not fit together in this env."""
-    algorithm = config.make_algorithm(spec.action)
-    algorithm.horizon(config.phase_width)
-    if isinstance(algorithm, OffPolicy) and config.replay is not None:
-        copies = config.roles.insertions if isinstance(config.roles, ApexConfig) else 1
-        transitions_each(spec, config.envs.num_envs * copies, config.replay, algorithm.returns)
 
 
 def _check_network(run_plan: RunPlan) -> None:

@@ -1,0 +1,33 @@
+"""The sizes of a run in its env: whether they fit together, and how much memory it needs."""
+
+from __future__ import annotations
+
+from veldt.algorithms.base import OffPolicy
+from veldt.config.system_settings import ApexConfig
+from veldt.config.train_config import TrainConfig
+from veldt.envs.spec import EnvSpec
+from veldt.replay.size import replay_bytes, transitions_each
+
+PROCESS_BYTES = 2**29  # of a run without its replay buffer: Python, torch, the envs and the network
+
+
+def check_sizes(config: TrainConfig, spec: EnvSpec) -> None:
+    """Raises UsageError where the sizes of rollouts, batches and the replay buffer do not fit together in this env."""
+    algorithm = config.make_algorithm(spec.action)
+    algorithm.horizon(config.phase_width)
+    if isinstance(algorithm, OffPolicy) and config.replay is not None:
+        transitions_each(spec, _rings(config), config.replay, algorithm.returns)
+
+
+def buffer_bytes(config: TrainConfig, spec: EnvSpec) -> int:
+    """Returns about how much memory a run's replay buffer needs when it is full; 0 if it has none."""
+    algorithm = config.make_algorithm(spec.action)
+    if not isinstance(algorithm, OffPolicy) or config.replay is None:
+        return 0
+    return replay_bytes(spec, _rings(config), config.replay, algorithm.returns)
+
+
+def _rings(config: TrainConfig) -> int:
+    """Returns how many sequences of steps the replay buffer stores side by side."""
+    copies = config.roles.insertions if isinstance(config.roles, ApexConfig) else 1
+    return config.envs.num_envs * copies
