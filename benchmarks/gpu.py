@@ -211,14 +211,14 @@ def timed_run(recipe: str, arguments: list[str], seconds: float) -> str:
 
 def rows_of_updates(metrics: Path, process: subprocess.Popen[bytes], seconds: float) -> list[dict[str, Any]]:
     """Waits and returns the rows of metrics of `seconds`, from the first on that has updates before it."""
-    began, rows = time.monotonic(), list[dict[str, Any]]()
-    while process.poll() is None and time.monotonic() - began < START_S + 2 * seconds:
+    rows, until = list[dict[str, Any]](), time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < until:
         time.sleep(0.2)
         lines = metrics.read_text().split("\n")[:-1] if metrics.exists() else []
-        rows = [row for row in map(json.loads, lines) if row.get("train/updates", 0) > 0]
+        before, rows = rows, [row for row in map(json.loads, lines) if row.get("train/updates", 0) > 0]
+        if rows and not before:
+            until = time.monotonic() + 2 * seconds
         if rows and rows[-1]["seconds"] - rows[0]["seconds"] >= seconds:
-            break
-        if not rows and time.monotonic() - began > START_S:
             break
     return rows
 

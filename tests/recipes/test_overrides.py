@@ -7,18 +7,22 @@ import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import veldt
 from environments import Scripted, image_rows_columns_channels
 from veldt.cli import main
+from veldt.cli.verbs.training import _outcome
 from veldt.config.plan_digest import plan_digest
 from veldt.errors import UsageError
 from veldt.recipes import find
 from veldt.recipes.overrides import build_config, with_settings
 from veldt.report.data import RunData
+from veldt.runs.episodes import EpisodeLog
 
 QUICK = {"steps": 64, "num_envs": 4, "batch_size": 64, "minibatches": 2, "env_backend": "in-process"}
 FLAGS = "--steps 64 --num-envs 4 --batch-size 64 --minibatches 2 --env-backend in-process"
@@ -88,6 +92,19 @@ def test_a_score_that_was_not_reached_is_printed(in_tmp: Path, capsys: pytest.Ca
     main(f"resume run --until none --steps 300 {recording}".split())
     assert "run finished its steps: " in capsys.readouterr().out
     assert len(list(Path("run/checkpoints").iterdir())) == 1
+
+
+def test_a_run_without_a_mean_return_says_whether_other_episodes_finished(tmp_path: Path) -> None:
+    """Those of envs that explore much do not count, nor do any in training where an evaluator plays."""
+    summary = {"ep_return_mean": None, "episodes": 0, "steps": 10, "seconds": 1.0}
+    run: Any = SimpleNamespace(path=tmp_path, summary=summary, until=None, reason="steps")
+    assert _outcome(run).endswith("finished its steps: 10 steps in 1.0 s, no episode finished")
+    log = EpisodeLog(tmp_path)
+    for episode in range(2):
+        given = {"env": 3, "seed": 1, "step": 4, "length": 2, "score": 1.0}
+        log.append(episode=episode, actions=np.zeros(2, np.int64), prefix=0, counts=False, **given)
+    log.close()
+    assert _outcome(run).endswith(", no episode that counts for the mean return finished (2 others did)")
 
 
 def test_more_threads_than_cores_are_a_warning(in_tmp: Path, capsys: pytest.CaptureFixture[str]) -> None:

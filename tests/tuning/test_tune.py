@@ -99,7 +99,8 @@ def test_a_search_ends_when_half_of_its_last_trials_have_failed(stands: Stands, 
 def test_a_search_ends_early_where_no_trial_has_had_a_score(stands: Stands, tmp_path: Path) -> None:
     HOW.update(dict.fromkeys(range(3), ("has no score", 0.0)))
     with pytest.raises(
-        VeldtError, match=r"3 of the last 3 trials have failed, .* no episode ended in its steps"
+        VeldtError,
+        match=r"3 of the last 3 trials have failed, .* no episode that counts for it ended in its steps",
     ):
         tune(stands, tmp_path / "out", console(300), trials=9, jobs=1)
 

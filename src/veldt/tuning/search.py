@@ -136,7 +136,10 @@ class Search:
     def _done(self, trial: Trial, run: Path) -> None:
         score = self._scores.final(run)
         if score is None:
-            self._failed(trial, "it has no score, because no episode ended in its steps: give more --steps")
+            self._failed(
+                trial,
+                "it has no score, because no episode that counts for it ended in its steps: give more --steps",
+            )
         else:
             self._has_scores = True
             self._have_failed.append(False)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from veldt.cli.arguments import CommandLine, Positional
 from veldt.cli.run_code import RunCode
 from veldt.errors import UsageError, VeldtError
+from veldt.formatting import counted
 from veldt.setting_text import flag
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ def _outcome(run: Run) -> str:
     summary = run.summary
     mean = summary["ep_return_mean"]
     number = "fewer than 100" if summary["episodes"] < 100 else "the last 100"
-    score = "no episode finished" if mean is None else f"mean return of {number} episodes {mean:,.1f}"
+    score = _no_score(run) if mean is None else f"mean return of {number} episodes {mean:,.1f}"
     steps = (
         "finished its steps" if run.until is None else f"finished its steps without reaching {run.until:g}"
     )
@@ -242,3 +243,14 @@ def _outcome(run: Run) -> str:
     unfinished = run.reason in ("callback", "interrupted")
     how = f"; its checkpoint is saved, continue with `veldt resume {run.path}`" if unfinished else ""
     return f"{run.path} {because}: {summary['steps']:,} steps in {summary['seconds']:.1f} s, {score}{how}"
+
+
+def _no_score(run: Run) -> str:
+    """Says why a run has no mean return: of some systems, only the episodes that explore little count, or those of the
+    evaluator."""
+    from veldt.runs.episodes import read_episodes
+
+    others = len(read_episodes(run.path))
+    if not others:
+        return "no episode finished"
+    return f"no episode that counts for the mean return finished ({counted(others, 'other', 'others')} did)"
