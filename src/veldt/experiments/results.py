@@ -93,13 +93,17 @@ class FinishedRun:
     @property
     def evaluation(self) -> float:
         """The mean raw return of the run's last evaluation; NaN if it has none."""
-        _, values = self.metric_curve("eval/ep_return_mean")
-        return float(values[-1]) if len(values) else float("nan")
+        return self.last("eval/ep_return_mean")
 
     def metric(self, name: str) -> float:
         """Returns the mean of a metric over the rows that have it; NaN if none has it."""
         values = [value for row in self.rows if np.isfinite(value := as_float(row.get(name)))]
         return float(np.mean(values)) if values else float("nan")
+
+    def last(self, name: str) -> float:
+        """Returns a metric of the last row that has it; NaN if none has."""
+        _, values = self.metric_curve(name)
+        return float(values[-1]) if len(values) else float("nan")
 
     def metric_curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Returns (step [K], value [K]) of the rows that have a metric."""

@@ -6,6 +6,7 @@ import contextlib
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -77,25 +78,23 @@ def _planned(
     memory: Memory,
 ) -> None:
     """Prints what is left to do and how long it takes. UsageError if the budget is too small for a part of it."""
+    say = partial(console.print, highlight=False)
     steps = {job: workspace.steps_left(job) for job in left}
-    console.print(_summary(experiment, jobs, steps), highlight=False)
+    say(_summary(experiment, jobs, steps))
     if experiment.normalises and (unknown := [env for env in _envs(jobs) if not is_normalisable(env)]):
-        console.print(
-            f"No human score is published of {', '.join(unknown)}: the raw scores are shown alone.",
-            highlight=False,
-        )
+        say(f"No human score is published of {', '.join(unknown)}: the raw scores are shown alone.")
     if not left:
         return
     _refuse_small(budget_hours, min(least_seconds(job, steps[job]) for job in left), "at least")
-    speeds = measure_speeds(workspace, left, lambda text: console.print(text, style="dim", highlight=False))
+    speeds = measure_speeds(workspace, left, partial(say, style="dim"))
     seconds = {job: seconds_of(job, steps[job], speeds) for job in left}
     known = {job: alone for job, alone in seconds.items() if not math.isnan(alone)}
     if len(known) == len(left):  # one of which that is not known may be short enough
         _refuse_small(budget_hours, min(known.values()), "about")
-    console.print(plan_table(seconds, speeds), highlight=False)
+    say(plan_table(seconds, speeds))
     if limit := memory.limit():
-        console.print(limit, highlight=False)
-    console.print(_total(known, len(left) - len(known), memory), highlight=False)
+        say(limit)
+    say(_total(known, len(left) - len(known), memory))
 
 
 def _total(known: Mapping[Job, float], unknown: int, memory: Memory) -> str:

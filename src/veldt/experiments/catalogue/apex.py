@@ -7,10 +7,11 @@ from typing import Any
 from veldt.experiments.catalogue.common import (
     ALONE,
     REPLAY_NOT_KEPT,
-    SMALL_ENV,
+    envs_of,
     scores_in_words,
     scores_of,
     scores_table,
+    seeded,
     small_env_differs,
 )
 from veldt.experiments.catalogue.verdicts import comparison, equals
@@ -23,38 +24,38 @@ _SMALL_STEPS, _PAPER_STEPS = 60_000, 50_000_000
 _ONE_EACH = "one ε for each env"
 
 
-def _training(request: Request, group: str, env: str, seed: int, settings: dict[str, Any]) -> Training:
+def _trainings(request: Request, group: str, env: str, settings: dict[str, Any]) -> list[Training]:
     steps = _SMALL_STEPS if request.is_small else _PAPER_STEPS
     sizes = {"actors": 2, "num_envs": 16} if request.is_small else REPLAY_NOT_KEPT
-    return Training(
+    return seeded(
+        request,
         group=group,
         recipe="apex-dqn",
         env=env,
-        seed=seed,
         settings={**ALONE, "steps": steps, **sizes, **settings},
         cores=0,
     )
 
 
 def _envs(request: Request) -> tuple[str, ...]:
-    return request.envs(SMALL_ENV if request.is_small else "ALE/Breakout-v5")
+    return envs_of(request, "ALE/Breakout-v5")
 
 
 def _replicas(request: Request) -> list[Training]:
     return [
-        _training(request, f"k = {copies}", env, seed, {"insertions": copies})
+        job
         for env in _envs(request)
         for copies in (1, 2, 8)
-        for seed in request.seed_range
+        for job in _trainings(request, f"k = {copies}", env, {"insertions": copies})
     ]
 
 
 def _epsilons(request: Request) -> list[Training]:
     return [
-        _training(request, name, env, seed, {"exploration": "ladder", "ladder_rungs": rungs})
+        job
         for env in _envs(request)
         for name, rungs in ((_ONE_EACH, 0), ("6 different ε", 6))
-        for seed in request.seed_range
+        for job in _trainings(request, name, env, {"exploration": "ladder", "ladder_rungs": rungs})
     ]
 
 

@@ -10,8 +10,9 @@ from veldt.envs.source import ATARI_PREFIX
 from veldt.experiments.catalogue.common import (
     ALONE,
     REPLAY_NOT_KEPT,
-    SMALL_ENV,
     STOOKE,
+    by_x,
+    envs_of,
     kept_from_the_smallest,
     replay_settings,
     scores_over_x,
@@ -46,7 +47,7 @@ def _settings(request: Request, env: str, batch: int, small_steps: int = _SMALL_
 def _batches(request: Request) -> list[Training]:
     sizes = (32, 128, 512, 2048) if request.is_small else (32, 128, 512, 1024, 2048)
     jobs = []
-    for env in request.envs(*((SMALL_ENV,) if request.is_small else _PAPER_GAMES)):
+    for env in envs_of(request, *_PAPER_GAMES):
         for recipe in ("dqn", "c51", "rainbow"):
             for batch in sizes:
                 settings = _settings(request, env, batch, _SMALL_STEPS_OF_BATCHES)
@@ -112,7 +113,7 @@ BATCHES = Experiment(
 
 
 def _norms_envs(request: Request) -> tuple[str, ...]:
-    return request.envs(SMALL_ENV if request.is_small else "ALE/Qbert-v5")
+    return envs_of(request, "ALE/Qbert-v5")
 
 
 def _norms(request: Request) -> list[Training]:
@@ -190,8 +191,7 @@ def _norms_table(results: Results) -> Table:
 
 def _last_weights(run: FinishedRun) -> float:
     """Returns the norm of all weights at the end of a run; NaN if it is unknown."""
-    norms = run.metric_curve("norms/weights")[1]
-    return float(norms[-1]) if len(norms) else float("nan")
+    return run.last("norms/weights")
 
 
 def _gradient(run: FinishedRun) -> float:
@@ -201,7 +201,7 @@ def _gradient(run: FinishedRun) -> float:
 def _say_norms(results: Results) -> str:
     here, verdicts = [], {}
     for chart, groups in results.charts().items():
-        ordered = sorted(groups.values(), key=lambda runs: runs[0].job.x)
+        ordered = by_x(groups)
         first, last = ordered[0], ordered[-1]
         # Seed by seed: the largest norm of the weights over the smallest, the gradient's of large batches over small.
         spread = ratio(_by_seed(ordered, _last_weights, lambda norms: max(norms) / min(norms)))

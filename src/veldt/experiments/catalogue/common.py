@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from veldt.config.recipe_registry import RECIPES
+from veldt.envs.source import ATARI_PREFIX
 from veldt.experiments.catalogue.verdicts import NOTHING, Verdict, keeps
 from veldt.experiments.experiment import Request, Training
 from veldt.experiments.figures import Drawing, Line, Table, lines, number
@@ -24,10 +25,15 @@ ALONE: Mapping[str, Any] = {"threads": 1, "log": "none", "log_every": 1.0, "eval
 REPLAY_NOT_KEPT: Mapping[str, Any] = {"checkpoint_replay": "none"}
 
 
+def envs_of(request: Request, *papers: str) -> tuple[str, ...]:
+    """Returns the environments: those that the user names, else the small one or, at the paper's scale, `papers`."""
+    return request.envs(*((SMALL_ENV,) if request.is_small else papers))
+
+
 def replay_settings(env: str, batch: int) -> dict[str, Any]:
     """Returns the settings of a batch of this size; outside of Atari, learning starts when two batches are stored."""
     return {"batch_size": batch} | (
-        {} if env.startswith("ALE/") else {"learning_starts": max(1_000, 2 * batch)}
+        {} if env.startswith(ATARI_PREFIX) else {"learning_starts": max(1_000, 2 * batch)}
     )
 
 
@@ -77,6 +83,11 @@ def seeded(request: Request, **fields: Any) -> list[Training]:
     return [Training(seed=seed, **fields) for seed in request.seed_range]
 
 
+def by_x(groups: Mapping[str, Sequence[FinishedRun]]) -> list[Sequence[FinishedRun]]:
+    """Returns the runs of each group, in the order of the groups' `x`."""
+    return sorted(groups.values(), key=lambda runs: runs[0].job.x)
+
+
 def scores_over_x(results: Results, title: str, caption: str, horizontal: str) -> Drawing:
     """Returns the final score over each group's `x`, a chart for each of the results'."""
     panels = {
@@ -101,7 +112,7 @@ def kept_from_the_smallest(
     """
     sentences, verdicts = [], {}
     for chart, groups in results.charts().items():
-        ordered = sorted(groups.values(), key=lambda runs: runs[0].job.x)
+        ordered = by_x(groups)
         limit = most(ordered[0][0].job)
         first = ordered[0]
         last = [first, *(runs for runs in ordered[1:] if not runs[0].job.x > limit)][-1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.experiments.catalogue.common import ALONE, scores_table
+from veldt.experiments.catalogue.common import ALONE, envs_of, scores_table, seeded
 from veldt.experiments.catalogue.verdicts import NOTHING, Verdict, at_least, comparison, mean
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Surface, learning_curves, number, surfaces
@@ -24,8 +24,8 @@ _PREDICTORS, _TRAINERS = "system/predictors", "system/trainers"
 _SMALL_STEPS = 150_000  # of all runs: later steps are faster, because episodes are longer
 
 
-def _env(request: Request) -> tuple[str, ...]:
-    return request.envs("CartPole-v1" if request.is_small else "ALE/Pong-v5")
+def _envs(request: Request) -> tuple[str, ...]:
+    return envs_of(request, "ALE/Pong-v5")
 
 
 def _num_envs(request: Request) -> int:
@@ -53,7 +53,7 @@ def _sees_gpu() -> bool:
 def _where(request: Request) -> str:
     """Returns the environments, and what computes the network; the same on all machines."""
     device = "this machine's processor, and in charts of its own on its GPU where torch sees one"
-    return f"{', '.join(_env(request))}, with the network computed on {device}"
+    return f"{', '.join(_envs(request))}, with the network computed on {device}"
 
 
 def _fixed(request: Request, env: str, panel: str, settings: Mapping[str, Any]) -> list[Training]:
@@ -107,7 +107,7 @@ def _best_and_worst(chart: str, runs: Sequence[FinishedRun]) -> str:
 def _network(request: Request) -> list[Training]:
     return [
         job
-        for env in _env(request)
+        for env in _envs(request)
         for name, network in _networks(request).items()
         for device, setting in _devices().items()
         for job in _fixed(request, env, f"{env}, {name}{device}", network | setting)
@@ -167,15 +167,17 @@ GA3C_NETWORK = Experiment(
 
 def _tuner(request: Request) -> list[Training]:
     charts = [
-        (env, f"{env}{device}", setting) for env in _env(request) for device, setting in _devices().items()
+        (env, f"{env}{device}", setting) for env in _envs(request) for device, setting in _devices().items()
     ]
     fixed = [job for env, panel, setting in charts for job in _fixed(request, env, panel, setting)]
     tuned = [
-        Training(
+        job
+        for env, panel, setting in charts
+        for job in seeded(
+            request,
             group=_TUNED,
             recipe="ga3c",
             env=env,
-            seed=seed,
             settings={
                 **ALONE,
                 "steps": _SMALL_STEPS if request.is_small else 20_000_000,
@@ -187,8 +189,6 @@ def _tuner(request: Request) -> list[Training]:
             panel=panel,
             cores=0,
         )
-        for env, panel, setting in charts
-        for seed in request.seed_range
     ]
     return [*fixed, *tuned]
 

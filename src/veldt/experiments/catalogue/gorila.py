@@ -5,14 +5,16 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
+from veldt.envs.source import ATARI_PREFIX
 from veldt.experiments.catalogue.common import (
     ALONE,
     REPLAY_NOT_KEPT,
-    SMALL_ENV,
+    envs_of,
     kept_from_the_smallest,
     line_over_x,
     scores_in_words,
     scores_table,
+    seeded,
     small_env_differs,
 )
 from veldt.experiments.catalogue.verdicts import comparison
@@ -36,11 +38,15 @@ def _jobs(request: Request) -> list[Training]:
         _WITH: {"max_staleness": 16, "outlier_deviations": 4.0},
     }
     return [
-        Training(
+        job
+        for env in envs_of(request, "ALE/Breakout-v5")
+        for name, limits in thresholds.items()
+        for count in counts
+        for job in seeded(
+            request,
             group=counted(count, "bundle", "bundles"),
             recipe="gorila",
             env=env,
-            seed=seed,
             settings={
                 **ALONE,
                 **limits,
@@ -49,7 +55,7 @@ def _jobs(request: Request) -> list[Training]:
                 "num_envs": 8 * count,
                 **(
                     REPLAY_NOT_KEPT
-                    if env.startswith("ALE/")
+                    if env.startswith(ATARI_PREFIX)
                     else {"learning_starts": max(2_000, 256 * count)}
                 ),
             },
@@ -57,10 +63,6 @@ def _jobs(request: Request) -> list[Training]:
             x=count,
             cores=0,
         )
-        for env in request.envs(SMALL_ENV if request.is_small else "ALE/Breakout-v5")
-        for name, limits in thresholds.items()
-        for count in counts
-        for seed in request.seed_range
     ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from veldt.algorithms.capabilities import REPLAY
 from veldt.config.recipe_registry import RECIPES
 from veldt.errors import UsageError, did_you_mean
-from veldt.experiments.catalogue.common import ALONE, cores_of, scores_table
+from veldt.experiments.catalogue.common import ALONE, REPLAY_NOT_KEPT, cores_of, scores_table, seeded
 from veldt.experiments.catalogue.verdicts import Estimate, at_least, comparison, over_games
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, number
@@ -40,7 +40,7 @@ _Q: dict[str, Any] = {
     "n_step": 3,
     "buffer_size": 100_000,
     "learning_starts": 5_000,
-    "checkpoint_replay": "none",
+    **REPLAY_NOT_KEPT,
 }
 _ANNEALED: dict[str, Any] = {"epsilon_steps": 100_000}
 _ATOMS: dict[str, Any] = {"value_min": -1.0, "value_max": 30.0}
@@ -84,18 +84,18 @@ def _games(request: Request) -> tuple[str, ...]:
 
 def _jobs(request: Request) -> list[Training]:
     return [
-        Training(
+        job
+        for game in _games(request)
+        for recipe in request.recipes or _RECIPES
+        for job in seeded(
+            request,
             group=recipe,
             recipe=recipe,
             env=f"{_MODULE}:{game}",
-            seed=seed,
             settings={**ALONE, **_RECIPES.get(recipe, {}), "steps": _STEPS[request.scale]},
             panel=game,
             cores=2 if recipe in _PROCESSES else cores_of(recipe),
         )
-        for game in _games(request)
-        for recipe in request.recipes or _RECIPES
-        for seed in request.seed_range
     ]
 
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from veldt.experiments.catalogue.common import (
     ALONE,
-    SMALL_ENV,
     STOOKE,
+    by_x,
+    envs_of,
     kept_from_the_smallest,
     line_over_x,
     scores_over_x,
@@ -41,12 +42,11 @@ _SIMULATORS = ("simulator", "simulators")
 _PAPER_GAMES = ("ALE/Breakout-v5", "ALE/Pong-v5", "ALE/Qbert-v5", "ALE/SpaceInvaders-v5")
 
 
-def _env_list(request: Request) -> tuple[str, ...]:
-    if request.is_small:
-        return request.envs(SMALL_ENV)
-    for env in request.games:
-        refuse_others_than_atari(env, env, request.scale)
-    return request.envs(*_PAPER_GAMES)
+def _envs(request: Request) -> tuple[str, ...]:
+    if not request.is_small:
+        for env in request.games:
+            refuse_others_than_atari(env, env, request.scale)
+    return envs_of(request, *_PAPER_GAMES)
 
 
 def _steps(request: Request, small_steps: int = _SMALL_STEPS) -> int:
@@ -57,7 +57,7 @@ def _simulators(request: Request) -> list[Training]:
     points = _small_simulators() if request.is_small else _figure_2()
     return [
         job
-        for env in _env_list(request)
+        for env in _envs(request)
         for method, x, recipe, settings in points
         for job in seeded(
             request,
@@ -197,17 +197,17 @@ _SMALL_METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 def _minutes(request: Request) -> list[Training]:
     return [
-        Training(
+        job
+        for env in _envs(request)
+        for recipe, settings in (_SMALL_METHODS if request.is_small else _FIGURE_4)
+        for job in seeded(
+            request,
             group=recipe,
             recipe=recipe,
             env=env,
-            seed=seed,
             settings={**ALONE, "steps": _steps(request), **settings},
             cores=0,  # the time is the result
         )
-        for env in _env_list(request)
-        for recipe, settings in (_SMALL_METHODS if request.is_small else _FIGURE_4)
-        for seed in request.seed_range
     ]
 
 
@@ -285,18 +285,18 @@ MINUTES = Experiment(
 def _saturation(request: Request) -> list[Training]:
     counts = (16, 64, 256) if request.is_small else (16, 32, 64, 128, 256, 512)
     return [
-        Training(
+        job
+        for env in _envs(request)
+        for count in counts
+        for recipe, settings in [("a2c", {"num_envs": count}) if request.is_small else _paper_a2c(count)]
+        for job in seeded(
+            request,
             group=f"{count} simulators",
             recipe=recipe,
             env=env,
-            seed=seed,
             settings={**ALONE, "steps": _steps(request), **settings, "log_saturation": True},
             x=count,
         )
-        for env in _env_list(request)
-        for count in counts
-        for recipe, settings in [("a2c", {"num_envs": count}) if request.is_small else _paper_a2c(count)]
-        for seed in request.seed_range
     ]
 
 
@@ -304,7 +304,7 @@ def _draw_saturation(results: Results) -> Exhibit:
     panels, here, verdicts = {}, [], {}
     for chart, groups in results.charts().items():
         panels[chart] = {"full against half batch": line_over_x(groups, _cosine)}
-        ordered = sorted(groups.values(), key=lambda runs: runs[0].job.x)
+        ordered = by_x(groups)
         few, many = (mean([_cosine(run) for run in runs]) for runs in (ordered[0], ordered[-1]))
         least, most = (f"{runs[0].job.x:g} simulators" for runs in (ordered[0], ordered[-1]))
         here.append(f"{few} with {least} and {many} with {most} on {chart}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from veldt.experiments.catalogue.common import ALONE, STOOKE, scores_table, small_env_differs
+from veldt.experiments.catalogue.common import ALONE, STOOKE, envs_of, scores_table, seeded, small_env_differs
 from veldt.experiments.catalogue.verdicts import (
     Estimate,
     all_of,
@@ -25,19 +25,18 @@ _SMALL_STEPS, _PAPER_STEPS = 100_000, 25_000_000
 
 
 def _jobs(request: Request) -> list[Training]:
-    envs = request.envs("CartPole-v1" if request.is_small else "ALE/Breakout-v5")
     steps = _SMALL_STEPS if request.is_small else _PAPER_STEPS
     return [
-        Training(
+        job
+        for env in envs_of(request, "ALE/Breakout-v5")
+        for precision in ("fp32", "bf16")
+        for job in seeded(
+            request,
             group=precision,
             recipe="ppo",
             env=env,
-            seed=seed,
             settings={**ALONE, "steps": steps, "precision": precision},
         )
-        for env in envs
-        for precision in ("fp32", "bf16")
-        for seed in request.seed_range
     ]
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from veldt.envs.source import ATARI_PREFIX
-from veldt.experiments.catalogue.common import ALONE, REPLAY_NOT_KEPT, SMALL_ENV, STOOKE, seeded
+from veldt.experiments.catalogue.common import ALONE, REPLAY_NOT_KEPT, STOOKE, envs_of, seeded
 from veldt.experiments.catalogue.verdicts import comparison, falls_short, keeps
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Line, Table, lines, mean_of_curves, number
-from veldt.experiments.results import FinishedRun, Results, interval
+from veldt.experiments.results import Results, interval
 
 _PAIRS = ((64, 2048), (2048, 64), (256, 256))  # batch sizes of the first and the second learner
 _FAILS = "first 64, second 2048"
@@ -60,12 +60,12 @@ def _settings(request: Request, env: str) -> dict[str, Any]:
 
 
 def _envs(request: Request) -> tuple[str, ...]:
-    return request.envs(SMALL_ENV if request.is_small else "ALE/Breakout-v5")
+    return envs_of(request, "ALE/Breakout-v5")
 
 
 def _draw(results: Results) -> Exhibit:
     ends = {
-        f"{chart}, {group}": {label: [_last(run, name) for run in runs] for label, name in _SCORES.items()}
+        f"{chart}, {group}": {label: [run.last(name) for run in runs] for label, name in _SCORES.items()}
         for chart, group, runs in results.groups()
     }
     table = [
@@ -105,11 +105,6 @@ def _draw(results: Results) -> Exhibit:
         ],
         [Table("Final scores of both", ("batch sizes", "first learner", "second learner"), table)],
     )
-
-
-def _last(run: FinishedRun, name: str) -> float:
-    _, values = run.metric_curve(name)
-    return float(values[-1]) if len(values) else float("nan")
 
 
 def _curves(results: Results, names: dict[str, str]) -> dict[str, dict[str, Line]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from veldt.config.recipe_registry import RECIPES
-from veldt.experiments.catalogue.common import ALONE, ATARI, STOOKE
+from veldt.experiments.catalogue.common import ALONE, ATARI, REPLAY_NOT_KEPT, STOOKE
 from veldt.experiments.catalogue.verdicts import at_least, comparison, ratio
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Drawing, Exhibit, Table, charts, number
@@ -34,7 +34,7 @@ _ROWS = {
 }
 _ALONE = {"A3C": "A2C", "APPO": "PPO"}  # what one learner of these is
 _REPLAYED = ("DQN-512", "ε-Rainbow-512", "CatDQN-2048", _ASYNC_DQN)
-_REPLAY: dict[str, Any] = {"learning_starts": 5_000, "buffer_size": 50_000, "checkpoint_replay": "none"}
+_REPLAY: dict[str, Any] = {"learning_starts": 5_000, "buffer_size": 50_000, **REPLAY_NOT_KEPT}
 
 
 def _jobs(request: Request) -> list[Training]:

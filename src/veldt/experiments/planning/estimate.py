@@ -127,13 +127,12 @@ def _probed(job: Training, scratch: Path) -> float:
         try:
             until, speed = time.monotonic() + _PROBE_DEADLINE_S, None
             rows: list[dict[str, Any]] = []
-            has_rows = False
             while process.poll() is None and time.monotonic() < until and not is_long_enough(rows):
                 time.sleep(0.25)
-                rows = _rows(scratch)
+                before, rows = rows, _rows(scratch)
                 speed = _measured(rows) or speed
-                if rows and not has_rows:
-                    has_rows, until = True, time.monotonic() + _PROBE_DEADLINE_S
+                if rows and not before:
+                    until = time.monotonic() + _PROBE_DEADLINE_S
             code = process.poll()  # None: it has not ended by itself
             speed = _measured(_rows(scratch)) or _of_whole(scratch) or speed
         finally:
