@@ -1,4 +1,4 @@
-"""Ten recipes with discrete actions on MinAtar's games, beside Young & Tian's agents."""
+"""The recipes with discrete actions on MinAtar's games, beside Young & Tian's agents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ _ATOMS: dict[str, Any] = {"value_min": -1.0, "value_max": 30.0}
 _ROLLOUTS: dict[str, Any] = {"network": "small", "gamma": 0.99, "ent_coef": 0.01}
 # Inside the root of RMSProp, ε dominates the squared gradients of these games.
 _RMSPROP: dict[str, Any] = {**_ROLLOUTS, "rmsprop_epsilon_inside": False}
-# Without async-dqn and gorila, which train dqn in other systems: `--recipes async-dqn gorila` trains them.
 _RECIPES: dict[str, dict[str, Any]] = {
     "a2c": _RMSPROP,
     "ppo": _ROLLOUTS,
@@ -60,10 +59,12 @@ _RECIPES: dict[str, dict[str, Any]] = {
     "rainbow": {**_Q, **_ANNEALED, **_ATOMS},
     # An evaluator needs less of a core where no target return waits for it.
     "apex-dqn": {**_Q, "actors": 2, "num_envs": 16, "evaluator_share": 0.1},
+    "async-dqn": {**_Q, **_ANNEALED, "learners": 2, "num_envs": 16},
+    "gorila": {**_Q, **_ANNEALED, "learners": 2, "num_envs": 16, "evaluator_share": 0.1},
 }
 _DQN, _ACTOR_CRITIC = "published DQN", "published actor-critic"
 # Of two processes that learn or act, by the settings above, where a recipe's own have all cores.
-_PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn")
+_PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn", "async-dqn", "gorila")
 
 
 def _game_of(name: str) -> str:
@@ -165,21 +166,13 @@ def _aggregate(games: Mapping[str, Sequence[float]]) -> Estimate:
 MINATAR = Experiment(
     name="minatar",
     source="Young & Tian 2019 (MinAtar)",
-    shows="Ten recipes with discrete actions on five small games, beside the published DQN and actor-critic.",
+    shows="All recipes with discrete actions on five small games, beside the published DQN and actor-critic.",
     jobs=_jobs,
     draw=_draw,
     differs=lambda request: [
         f"{_STEPS[request.scale]:,} steps instead of 5 M.",
         "Scores are the means of episodes in the last tenth of the steps; the published ones moving averages.",
         "Batches of 128 and a step size for them, where the published DQN has batches of 32 and an update each step.",
-        *(
-            []
-            if request.recipes
-            else [
-                "Not trained: async-dqn and gorila, which are dqn in other systems (`veldt experiment minatar "
-                "--recipes async-dqn gorila --out DIRECTORY`)."
-            ]
-        ),
     ],
     hours=7.6,
     seeds=(3, 5),
