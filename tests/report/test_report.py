@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -297,6 +299,18 @@ def test_a_missing_matplotlib_is_named_with_its_command(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match="reports need the package matplotlib: pip install matplotlib"):
         write_report([run.path], tmp_path / "report.html")
+
+
+def test_a_backend_that_is_not_installed_is_not_needed(tmp_path: Path) -> None:
+    """Jupyter's own is set for whatever a notebook starts, also where Python has another environment."""
+    program = (
+        "import sys; from veldt.cli import main; main(['report', sys.argv[1]]); import matplotlib.pyplot"
+    )
+    environment = os.environ | {"MPLBACKEND": "no-such-backend"}
+    run = make_run(tmp_path, "mine", rows=3).path
+    command = [sys.executable, "-c", program, str(run)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and (run / "report.html").is_file()
 
 
 def test_a_report_that_does_not_fit_asks_for_no_new_training(
