@@ -328,6 +328,10 @@ def test_a_report_that_does_not_fit_asks_for_no_new_training(
 def test_a_path_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a veldt run"):
         write_report([tmp_path], tmp_path / "report.html")
+    run = make_run(tmp_path, "mine", rows=3).path
+    (run / "checkpoints").mkdir(exist_ok=True)
+    with pytest.raises(UsageError, match=f"it is in the run {re.escape(str(run))}$"):
+        write_report([run / "checkpoints"], tmp_path / "report.html")
     with pytest.raises(UsageError, match="at least one"):
         write_report([], tmp_path / "report.html")
 
