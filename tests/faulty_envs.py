@@ -179,6 +179,10 @@ def text_action() -> gymnasium.Env[Any, Any]:
     return Hashed(spaces.Box(-1, 1, (2,), np.float32), spaces.Text(4))
 
 
+def no_object() -> type[gymnasium.Env[Any, Any]]:
+    return Failing
+
+
 def no_environment() -> str:
     return "an environment"
 

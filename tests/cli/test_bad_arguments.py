@@ -145,6 +145,7 @@ WORDS = {
     'train ppo --env environments:scripted --env-kwargs {"length":5}': "environments:scripted takes no 'length'",
     "train ppo --env environments:scriptd": "(did you mean 'scripted'?)",
     "train ppo --env faulty_envs:no_environment": "returned str, not a gymnasium.Env",
+    "train ppo --env faulty_envs:no_object": "returned the class Failing, not a gymnasium.Env",
     "train ppo --env faulty_envs:text_action": "allowed are Discrete, MultiDiscrete, MultiBinary and Box",
     "resume": "RUN is missing: see `veldt resume --help`",
     "reproduce": "RUN is missing: see `veldt reproduce --help`",

@@ -29,6 +29,16 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
 
 
+def test_a_locale_of_ascii_prints_escapes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "veldt", "recipes", "rainbow"],
+        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0 and b"\\xb7" in done.stdout, done.stderr
+
+
 def printed_in(encoding: str, *arguments: str) -> str:
     """Returns what a command prints on a standard output of this encoding."""
     done = subprocess.run(

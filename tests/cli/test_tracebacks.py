@@ -32,10 +32,17 @@ class Wrong(Scripted):
             except KeyError as error:
                 raise RuntimeError("the wheel came off") from error
         good = np.zeros(3, np.float32)
+        if self._how == "group":
+            raise ExceptionGroup("two players", [ValueError("lost"), KeyError("left")])
+        if self._how == "exit":
+            raise SystemExit("no licence")
         return {
             "count": (good, 0.0, False),
             "dtype": (np.array(["a", "b", "c"]), 0.0, False, False, {}),
             "shape": (np.zeros(4, np.float32), 0.0, False, False, {}),
+            "none": (None, 0.0, False, False, {}),
+            "ragged": ([[1], [2, 3], 4], 0.0, False, False, {}),
+            "flag": (good, 0.0, float("nan"), False, {}),
         }[self._how]
 
 
@@ -56,6 +63,18 @@ def test_a_traceback_begins_in_the_users_file() -> None:
     assert shown.endswith("RuntimeError: the wheel came off")
     first_frame = shown.splitlines()[1]
     assert str(Path(__file__).name) in first_frame
+
+
+def test_no_sentence_announces_an_exception_that_is_left_out() -> None:
+    """veldt's own error, which the environment's exit caused, is the message above."""
+    _, details = failed("exit")
+    assert "direct cause" in details and users_part(details).endswith("SystemExit: no licence")
+
+
+def test_a_group_of_exceptions_is_shown_with_its_parts() -> None:
+    _, details = failed("group")
+    shown = users_part(details)
+    assert "ValueError: lost" in shown and "KeyError: 'left'" in shown
 
 
 @pytest.mark.parametrize("folder", ["veldt", "src/veldt", "veldt/src/veldt/envs", "wörk dir/veldt"])
@@ -89,6 +108,9 @@ def test_the_package_is_recognised_by_its_directory_also_through_a_link(tmp_path
         ),
         ("dtype", "the observation has dtype <U1, which does not convert to float32"),
         ("shape", "the observation has shape (4,), but the observation space declares (3,)"),
+        ("none", "the observation is of type NoneType, but the observation space declares (3,)"),
+        ("ragged", "the observation has parts of different shapes, but the observation space declares (3,)"),
+        ("flag", "terminated is nan: step() must return True or False for it"),
     ],
 )
 def test_a_failed_check_has_no_traceback(how: str, sentence: str) -> None:

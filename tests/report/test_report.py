@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -299,6 +301,18 @@ def test_a_missing_matplotlib_is_named_with_its_command(
         write_report([run.path], tmp_path / "report.html")
 
 
+def test_a_backend_that_is_not_installed_is_not_needed(tmp_path: Path) -> None:
+    """Jupyter's own is set for whatever a notebook starts, also where Python has another environment."""
+    program = (
+        "import sys; from veldt.cli import main; main(['report', sys.argv[1]]); import matplotlib.pyplot"
+    )
+    environment = os.environ | {"MPLBACKEND": "no-such-backend"}
+    run = make_run(tmp_path, "mine", rows=3).path
+    command = [sys.executable, "-c", program, str(run)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and (run / "report.html").is_file()
+
+
 def test_a_report_that_does_not_fit_asks_for_no_new_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +328,10 @@ def test_a_report_that_does_not_fit_asks_for_no_new_training(
 def test_a_path_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a veldt run"):
         write_report([tmp_path], tmp_path / "report.html")
+    run = make_run(tmp_path, "mine", rows=3).path
+    (run / "checkpoints").mkdir(exist_ok=True)
+    with pytest.raises(UsageError, match=f"it is in the run {re.escape(str(run))}$"):
+        write_report([run / "checkpoints"], tmp_path / "report.html")
     with pytest.raises(UsageError, match="at least one"):
         write_report([], tmp_path / "report.html")
 

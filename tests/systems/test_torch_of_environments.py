@@ -75,7 +75,6 @@ def weights(env: str, run_dir: Path, recipe: str = "ppo", **settings: Any) -> li
 
 
 PLACES = [(what, place) for what in SET for place in ("at_import", "when_made", "in_step")]
-PLACES.remove(("device", "in_step"))  # a step costs too little for asking torch for the default device
 
 
 @pytest.mark.parametrize(("what", "place"), PLACES)

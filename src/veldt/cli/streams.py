@@ -27,8 +27,11 @@ def prepare_streams() -> None:
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115 - open until the process ends
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in (None, "strict"):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Python chooses surrogateescape for a locale of ASCII: it prints any path, but no ±.
+        is_ascii = sys.stdout.errors == "surrogateescape" and sys.stdout.encoding.lower() != "utf-8"
+        if is_ascii or sys.stdout.errors in (None, "strict"):
+            sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextlib.contextmanager

@@ -9,6 +9,12 @@ import traceback
 from pathlib import Path
 
 _BEGIN = "Traceback (most recent call last):\n"
+_GROUP = "Exception Group " + _BEGIN
+# The sentence after an exception of which the next one, that it led to, was left out.
+_LINK = re.compile(
+    r"\n(The above exception was the direct cause of the following exception|"
+    r"During handling of the above exception, another exception occurred):\s*\Z"
+)
 _FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line \d+.*\n(?:^    .*\n)*', re.MULTILINE)
 # The package's directory, not its name: a clone is called veldt, too, and may contain a user's file.
 _PACKAGE = os.path.realpath(Path(__file__).parent.parent) + os.sep
@@ -22,14 +28,14 @@ def users_part(details: str) -> str:
 
     Empty if no frame of the user's code remains: the error's sentence is then enough. Of chained exceptions, those
     without the user's code are left out. Text that `traceback.format_exception` did not make (the stack of a hung
-    process) is returned unchanged.
+    process), and a group of exceptions, which has a traceback for each, are returned unchanged.
     """
-    if _BEGIN not in details:
+    if _BEGIN not in details or _GROUP in details:
         return details
     # The text between two sections says how their errors are chained; it belongs to the section after it.
     before, *sections = details.split(_BEGIN)
     kept = [section for section in map(_section, sections) if section]
-    return before + "".join(kept).rstrip() if kept else ""
+    return _LINK.sub("", before + "".join(kept)).rstrip() if kept else ""
 
 
 def raised_by_others(error: BaseException) -> str:

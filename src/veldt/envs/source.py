@@ -64,9 +64,8 @@ class EnvSource:
             single = (
                 "a single environment, of which --num-envs are made" if _is_several(env) else "an environment"
             )
-            raise UsageError(
-                f"{self.name} returned {type(env).__name__}, not a gymnasium.Env: it must return {single}"
-            )
+            got = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
+            raise UsageError(f"{self.name} returned {got}, not a gymnasium.Env: it must return {single}")
         if render and env.render_mode != "rgb_array":
             mode = env.render_mode
             env.close()

@@ -12,8 +12,10 @@ import numpy as np
 from veldt.errors import UsageError
 from veldt.experiments.results import FinishedRun, Results, mean_curve, mean_line
 from veldt.formatting import counted
+from veldt.report.charts import import_matplotlib
 
 try:
+    import_matplotlib()
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 except ImportError as error:  # veldt was installed without what it depends on

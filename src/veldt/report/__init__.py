@@ -90,5 +90,5 @@ def _refuse_foreign(out: Path) -> None:
             file.seek(max(0, size - _FOOTER_BYTES))
             if size and SIGNATURE.encode() not in file.read():
                 raise UsageError(
-                    f"{out} exists and is not a report that veldt wrote: name another file by --out, or remove it"
+                    f"{out} exists and is not a report that veldt wrote: name another file by --out"
                 )

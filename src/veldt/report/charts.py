@@ -6,7 +6,9 @@ Matplotlib draws with placeholder colours, which are then replaced by the page's
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -43,9 +45,26 @@ class Series:
         return len(self.strong[0]) == 0 and all(len(x) == 0 for x, _ in self.faint)
 
 
+def import_matplotlib() -> None:
+    """Imports it, also where MPLBACKEND names a backend that is not installed: Jupyter sets its own for all that it
+    starts, in other environments of Python as well. Charts in files need none."""
+    try:
+        import matplotlib
+    except ValueError:
+        if (backend := os.environ.pop("MPLBACKEND", None)) is None:
+            raise
+        for half_imported in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+            del sys.modules[half_imported]
+        try:
+            import matplotlib  # noqa: F401
+        finally:
+            os.environ["MPLBACKEND"] = backend
+
+
 def line_chart(series: Sequence[Series], x_label: str, width: int, height: int, identifier: str) -> str:
     """Returns an `<svg>` of `width` x `height` CSS pixels; `identifier`, unique on the page, prefixes element ids."""
     try:
+        import_matplotlib()
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
         from matplotlib.ticker import FuncFormatter, MaxNLocator

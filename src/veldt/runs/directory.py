@@ -129,6 +129,8 @@ class RunDirectory:
         hint = f" (did you mean '{here[0]}'?)" if here else did_you_mean(str(path), known)
         if inside := _runs_in(path):
             hint = f"; it has runs in it ({len(inside)}), such as {inside[0]}"
+        if around := next((folder for folder in path.parents if (folder / CONFIG).is_file()), None):
+            hint = f"; it is in the run {around}"
         what = f"it has no {CONFIG}" if path.exists() else "there is no such directory"
         raise UsageError(f"{path} is not a veldt run: {what}{hint}")
 

@@ -50,7 +50,7 @@ def refuse_place(out: Path) -> None:
         return
     if not is_export(out):
         raise UsageError(
-            f"--out {out} exists already, and veldt export did not write it: name a new directory, or remove it"
+            f"--out {out} exists already, and veldt export did not write it: name a new directory"
         )
     if others := foreign(out, OF_EXPORT):
         raise UsageError(

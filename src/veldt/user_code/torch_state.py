@@ -15,8 +15,7 @@ class _UsersTorch(threading.local):
     """Gradients, default type and default device: within `with` as user code last set them in this thread, else usual.
 
     What user code does to the number of threads is undone after `with`. At every step of an environment, `enter` and
-    `leave` are called instead, which take half a microsecond: `leave` does not look at the default device, for which
-    torch takes seven, nor at threads.
+    `leave` are called instead, which take half a microsecond: `leave` does not look at threads.
     """
 
     _depth = 0
@@ -43,6 +42,7 @@ class _UsersTorch(threading.local):
         outside = self._outside or (True, torch.float32)
         now = torch.is_grad_enabled(), torch.get_default_dtype()
         self._inside = None if now == outside else now
+        self._device = _default_device(torch)
         if now != outside:
             _set(torch, *outside)
         if self._device is not None:
@@ -60,8 +60,6 @@ class _UsersTorch(threading.local):
         traceback: TracebackType | None,
     ) -> None:
         if self._depth == 1 and (torch := sys.modules.get("torch")) is not None:
-            device = torch.get_default_device()
-            self._device = None if device == torch.device("cpu") else device
             if self._threads and torch.get_num_threads() != self._threads:
                 torch.set_num_threads(self._threads)
             self._threads = 0
@@ -71,6 +69,15 @@ class _UsersTorch(threading.local):
         """Takes what is set in this process, which has so far only imported modules, for the user's."""
         self._depth, self._outside, self._threads = 1, None, 0
         self.__exit__(None, None, None)
+
+
+def _default_device(torch: Any) -> Any:
+    """Returns torch's default device in this thread; None if it is the CPU."""
+    # A default device is one of these modes. torch takes seven microseconds to look for it among them.
+    if torch._C._len_torch_function_stack() == 0:
+        return None
+    device = torch.get_default_device()
+    return None if device == torch.device("cpu") else device
 
 
 def _set(torch: Any, gradients: bool, default_type: Any) -> None:

@@ -59,7 +59,8 @@ def is_remembered(code: Code) -> bool:
 
 def remember(codes: Iterable[Code]) -> str | None:
     """Records code that the user trains with. Returns a sentence if that cannot be written, else None."""
-    codes = set(codes)
+    if not (codes := set(codes)):
+        return None
     _of_this_process.update(codes)
     try:
         path = _file()

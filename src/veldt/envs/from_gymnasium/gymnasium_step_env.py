@@ -132,7 +132,7 @@ def _normalising_wrappers(env: gymnasium.Env[Any, Any]) -> tuple[str, ...]:
 
 
 def _flag(name: str, value: Any) -> bool:
-    """Returns whether an episode has ended; ValueError for what does not say it, such as several flags or a text.
+    """Returns whether an episode has ended; ValueError for what does not say it, such as several flags, a text or NaN.
 
     None, from a step that returns nothing for it, is no end.
     """
@@ -140,7 +140,9 @@ def _flag(name: str, value: Any) -> bool:
     if value is None or type(value) is bool or type(value) is np.bool_:
         return bool(value)
     array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "biuf":
+    if (
+        array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1)
+    ):  # NaN would count as an end
         shown = f"an array {list(array.shape)}" if array.ndim and array.size > 1 else repr(value)
         raise ValueError(f"{name} is {shown}: step() must return True or False for it")
     return bool(array.item())

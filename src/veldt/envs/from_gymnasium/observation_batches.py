@@ -75,20 +75,30 @@ def _count_of_leaf(space: spaces.Space[Any], value: Any, name: str) -> int | Non
     declared = space.shape
     if declared is None:  # such as Text, whose values are no arrays
         return None if space.contains(value) or not isinstance(value, tuple | list) else len(value)
-    try:
-        shape = np.shape(value)
-    except ValueError:
-        raise ValueError(
-            f"{_called(name)} has parts of different shapes, but the observation space declares {declared}"
-        ) from None
+    shape = shape_of(value, name, declared)
     if shape == declared:
         return None
     if len(shape) == len(declared) + 1 and shape[1:] == declared:
         return shape[0]
-    raise ValueError(
-        f"{_called(name)} has shape {shape}, but the observation space declares {declared}, with one more "
-        "axis in front for a batch"
-    )
+    raise ValueError(f"{wrong_shape(value, name, declared)}, with one more axis in front for a batch")
+
+
+def shape_of(value: Any, name: str, declared: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of an observation, or of its field `name`; ValueError if it has none, as [[1], [2, 3]]."""
+    try:
+        return np.shape(value)
+    except ValueError:
+        raise ValueError(
+            f"{_called(name)} has parts of different shapes, but the observation space declares {declared}"
+        ) from None
+
+
+def wrong_shape(value: Any, name: str, declared: tuple[int, ...]) -> str:
+    """Returns the message for an observation, or for its field `name`, of another shape than its space declares."""
+    # NumPy takes everything that is neither a number nor a sequence, such as None, for a single object of shape ().
+    is_array = hasattr(value, "shape") or isinstance(value, complex | float | int) or np.shape(value) != ()
+    got = f"has shape {np.shape(value)}" if is_array else f"is of type {type(value).__name__}"
+    return f"{_called(name)} {got}, but the observation space declares {declared}"
 
 
 def _nth(space: spaces.Space[Any], value: Any, n: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from veldt.envs.from_gymnasium.observation_batches import single_observations
+from veldt.envs.from_gymnasium.observation_batches import shape_of, single_observations, wrong_shape
 from veldt.envs.spec import ArraySpec
 from veldt.errors import UsageError
 
@@ -116,8 +116,8 @@ class ObservationCodec:
         if self._plain:
             shape = self._shapes[0]
             # `observation.shape` is three times as fast as `np.shape(observation)`.
-            if getattr(observation, "shape", None) != shape and np.shape(observation) != shape:
-                raise ValueError(_shape_message("", np.shape(observation), shape))
+            if getattr(observation, "shape", None) != shape and shape_of(observation, "", shape) != shape:
+                raise ValueError(wrong_shape(observation, "", shape))
             _store(observation, rows[0], index, "")
             return
         for row, shape, (path, leaf) in zip(rows, self._shapes, self._leaves.values(), strict=True):
@@ -135,9 +135,10 @@ class ObservationCodec:
                     raise ValueError(
                         f"the observation{field_named('/'.join(path))} is {value!r}, which is not in its space, {leaf}"
                     ) from None
-            if np.shape(value) != shape:
-                raise ValueError(_shape_message("/".join(path), np.shape(value), shape))
-            _store(value, row, index, "/".join(path))
+            name = "/".join(path)
+            if shape_of(value, name, shape) != shape:
+                raise ValueError(wrong_shape(value, name, shape))
+            _store(value, row, index, name)
 
 
 def _largest(space: spaces.Box) -> float:
@@ -204,12 +205,6 @@ def _field_message(path: tuple[str, ...], got: Any, key: str) -> str:
     if isinstance(got, Mapping):
         return f"{subject} lacks the field '{key}', which its space declares"
     return f"{subject} is of type {type(got).__name__}, and its space is a Dict: return a dictionary"
-
-
-def _shape_message(name: str, got: tuple[int, ...], declared: tuple[int, ...]) -> str:
-    return (
-        f"the observation{field_named(name)} has shape {got}, but the observation space declares {declared}"
-    )
 
 
 def field_named(name: str) -> str:
