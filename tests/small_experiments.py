@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from veldt.experiments.experiment import Experiment, Job, Measurement, Request
+from veldt.experiments.experiment import Experiment, Job, Measurement, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves
 from veldt.experiments.results import Results
 
@@ -40,3 +40,9 @@ def experiment(
         differs=lambda _: ["All."],
         **more,
     )
+
+
+def training(**more: Any) -> Training:
+    """Returns a run of PPO on CartPole, with what is given in place of its fields."""
+    given: dict[str, Any] = {"group": "g", "recipe": "ppo", "env": "CartPole-v1", "seed": 1} | more
+    return Training(**{"settings": {"steps": 6_000}, **given})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,10 @@ def test_every_verb_takes_the_flag_that_its_refusal_names(
             main(verb.split())
         assert "name it yourself with --actor named_parts:actor" in capsys.readouterr().err
         main([*verb.split(), "--actor", "named_parts:actor"])
+
+
+def test_a_run_without_code_of_ones_own_needs_no_place_to_write_down_such_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
+    assert trusted.remember(()) is None

@@ -17,7 +17,6 @@ import pytest
 import veldt
 from veldt.cli import main
 from veldt.user_code import trusted
-from veldt.user_code.trusted import remember
 
 COMMAND = {"env": "os:system", "env_kwargs": {"command": "touch pwned"}}
 VERBS = ["evaluate", "resume", "reproduce", "watch", "record-starts", "record-starts --play"]
@@ -212,13 +211,6 @@ def test_code_that_the_user_names_is_imported(run: Path, capsys: pytest.CaptureF
     assert lines() == []  # only training makes code the user's own
     with pytest.raises(veldt.UsageError, match="an agent has its environment and its network already"):
         veldt.evaluate(agent, trust=True)
-
-
-def test_a_run_without_code_of_ones_own_needs_no_place_to_write_down_such_code(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", os.devnull)
-    assert remember(()) is None
 
 
 def test_a_trusted_run(mine: Path, refused: Any, capsys: pytest.CaptureFixture[str]) -> None:
