@@ -29,18 +29,8 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
 
 
-def test_a_locale_of_ascii_prints_escapes() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "veldt", "recipes", "rainbow"],
-        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0 and b"\\xb7" in done.stdout, done.stderr
-
-
 def printed_in(encoding: str, *arguments: str) -> str:
-    """Returns what a command prints on a standard output of this encoding."""
+    """Returns what a command prints on a standard output of this encoding, or of ENCODING:ERRORS."""
     done = subprocess.run(
         [sys.executable, "-m", "veldt", *arguments],
         env=os.environ | {"PYTHONIOENCODING": encoding},
@@ -48,7 +38,12 @@ def printed_in(encoding: str, *arguments: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.decode(encoding)
+    return done.stdout.decode(encoding.partition(":")[0])
+
+
+def test_a_locale_of_ascii_prints_escapes() -> None:
+    """Python takes these errors for it. The locale itself is not set: with it, Python finds no path with an accent."""
+    assert "\\xb7" in printed_in("ascii:surrogateescape", "recipes", "rainbow")
 
 
 @pytest.mark.parametrize("redirected", [">&-", "<&- >&- 2>&-"])
