@@ -189,14 +189,20 @@ def test_an_environment_that_fails_in_an_evaluation_leaves_a_checkpoint_of_that_
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]
 
 
-def test_an_interrupted_evaluation_is_repeated_on_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def interrupts_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets each evaluation begin with Ctrl-C."""
+
     def interrupted(*arguments: Any, **named: Any) -> Evaluation:
         os.kill(os.getpid(), signal.SIGINT)
         return play_steps(*arguments, **named)
 
     monkeypatch.setattr(evaluating, "play_steps", interrupted)
+
+
+def test_an_interrupted_evaluation_is_repeated_on_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupts_evaluation(monkeypatch)
     settings = SMALL_REPLAYED | {"env": "CartPole-v1", "steps": 500, "env_backend": "in-process"}
     run = veldt.train(
         "dqn", run_dir=tmp_path / "run", quiet=True, evaluate_every=200, evaluate_steps=600, **settings
@@ -207,6 +213,21 @@ def test_an_interrupted_evaluation_is_repeated_on_resume(
     veldt.resume(run.path, quiet=True)
     rows = [row for row in read_metrics(run.path) if row.get("eval/episodes")]
     assert [row["step"] // 200 for row in rows] == [1, 2, 2]
+
+
+@pytest.mark.parametrize("learners", [1, pytest.param(2, id="two processes")])
+def test_the_last_evaluation_is_repeated_on_resume_if_it_was_interrupted(
+    learners: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupts_evaluation(monkeypatch)
+    settings = TINY | {"evaluate_every": 128, "evaluate_steps": 600, "steps": 128, "learners": learners}
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, **settings)
+    assert run.reason == "interrupted" and run.summary["steps"] >= 128
+    monkeypatch.undo()
+    for _ in range(2):  # the second time there is nothing left to do
+        assert veldt.resume(run.path, quiet=True).reason == "steps"
+        rows = [row for row in read_metrics(run.path) if row.get("eval/episodes")]
+        assert [row["step"] for row in rows] == [run.summary["steps"]]
 
 
 class StopsWhenEvaluated(veldt.Callback):

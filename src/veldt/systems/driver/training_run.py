@@ -193,7 +193,7 @@ class TrainingRun:
         """Polls the roles until the run ends. Returns the reason (see `Outcome`)."""
         reason = self._reason()
         is_new = self._checkpointing.saved_step is None
-        if reason is not None and not is_new:
+        if reason is not None and not is_new and not self._evaluating.is_due_at_the_end(reason):
             return reason  # there is nothing left to do
         self._roles.start()
         if is_new:
@@ -209,8 +209,7 @@ class TrainingRun:
             if reason is None:
                 self._log(force=False)
                 self._advance_checkpoint()
-        self._end(reason)
-        return reason
+        return self._end(reason)
 
     def _reason(self) -> str | None:
         return reason_to_stop(self._config.run, self._monitor, self._scores, self._stop)
@@ -283,8 +282,11 @@ class TrainingRun:
         score = self._scores.mean_return if self._scores.is_full else None
         return DriverState(self._monitor.steps, meta, score)
 
-    def _end(self, reason: str) -> None:
-        """Writes the last checkpoint, and before that runs the last evaluation, once roles have freed all cores."""
+    def _end(self, reason: str) -> str:
+        """Writes the last checkpoint, and before that runs the last evaluation, once roles have freed all cores.
+
+        Returns the reason: "interrupted" if that evaluation was, so that a resumed run repeats it.
+        """
         checkpointing, is_interrupted = self._checkpointing, reason == "interrupted"
         if is_interrupted and self._monitor.steps == 0:
             raise KeyboardInterrupt  # there is nothing to save
@@ -301,6 +303,7 @@ class TrainingRun:
             self._evaluating.play(CurrentWeights.of_checkpoint(checkpointing.groups()), self._stop)
         self._log(force=True)
         checkpointing.finish_all()
+        return "interrupted" if self._evaluating.is_due_at_the_end(reason) else reason
 
     def _check_learned(self, reason: str) -> None:
         """Raises RoleError if all steps are done, and errors of roles have prevented every update."""
