@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from veldt.algorithms.base import Algorithm, Forward, OnPolicy
 from veldt.algorithms.rollout import Observation
 from veldt.config.train_config import TrainConfig
-from veldt.envs.from_gymnasium.observation_codec import ObservationCodec, field_named
+from veldt.envs.from_gymnasium.observation_batches import field_named
+from veldt.envs.from_gymnasium.observation_codec import ObservationCodec
 from veldt.envs.seeding import ACTION, NETWORK, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec

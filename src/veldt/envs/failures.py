@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from veldt.envs.from_gymnasium.observation_codec import field_named
+from veldt.envs.from_gymnasium.observation_batches import field_named
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.errors import EnvError
 

@@ -140,9 +140,8 @@ def _flag(name: str, value: Any) -> bool:
     if value is None or type(value) is bool or type(value) is np.bool_:
         return bool(value)
     array = np.asarray(value)
-    if (
-        array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1)
-    ):  # NaN would count as an end
+    # As a truth value, NaN would be an end.
+    if array.size != 1 or array.dtype.kind not in "biuf" or array.item() not in (0, 1):
         shown = f"an array {list(array.shape)}" if array.ndim and array.size > 1 else repr(value)
         raise ValueError(f"{name} is {shown}: step() must return True or False for it")
     return bool(array.item())

@@ -112,7 +112,12 @@ def _nth(space: spaces.Space[Any], value: Any, n: int) -> Any:
 
 
 def _called(name: str) -> str:
-    return f"the observation '{name.lstrip('/')}'" if name else "the observation"
+    return f"the observation{field_named(name.lstrip('/'))}"
+
+
+def field_named(name: str) -> str:
+    """Returns " 'NAME'" for a field of an observation; "" for an observation without fields."""
+    return f" '{name}'" if name else ""
 
 
 def _kind(value: Any) -> str:

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from veldt.envs.from_gymnasium.observation_batches import shape_of, single_observations, wrong_shape
+from veldt.envs.from_gymnasium.observation_batches import (
+    field_named,
+    shape_of,
+    single_observations,
+    wrong_shape,
+)
 from veldt.envs.spec import ArraySpec
 from veldt.errors import UsageError
 
@@ -205,8 +210,3 @@ def _field_message(path: tuple[str, ...], got: Any, key: str) -> str:
     if isinstance(got, Mapping):
         return f"{subject} lacks the field '{key}', which its space declares"
     return f"{subject} is of type {type(got).__name__}, and its space is a Dict: return a dictionary"
-
-
-def field_named(name: str) -> str:
-    """Returns " 'NAME'" for a field of an observation; "" for an observation without fields."""
-    return f" '{name}'" if name else ""

@@ -63,8 +63,6 @@ _RECIPES: dict[str, dict[str, Any]] = {
     "gorila": {**_Q, **_ANNEALED, "learners": 2, "num_envs": 16, "evaluator_share": 0.1},
 }
 _DQN, _ACTOR_CRITIC = "published DQN", "published actor-critic"
-# Of two processes that learn or act, by the settings above, where a recipe's own have all cores.
-_PROCESSES = ("a3c", "appo", "ga3c", "impala", "apex-dqn", "async-dqn", "gorila")
 
 
 def _game_of(name: str) -> str:
@@ -95,9 +93,15 @@ def _jobs(request: Request) -> list[Training]:
             env=f"{_MODULE}:{game}",
             settings={**ALONE, **_RECIPES.get(recipe, {}), "steps": _STEPS[request.scale]},
             panel=game,
-            cores=2 if recipe in _PROCESSES else cores_of(recipe),
+            cores=_cores(recipe),
         )
     ]
+
+
+def _cores(recipe: str) -> int:
+    """Returns how many cores a run keeps busy: two where the settings above ask for two processes."""
+    cores = cores_of(recipe)
+    return 2 if cores == 0 and recipe in _RECIPES else cores
 
 
 def _peer_of(recipe: str) -> str:
@@ -174,7 +178,6 @@ MINATAR = Experiment(
         "Scores are the means of episodes in the last tenth of the steps; the published ones moving averages.",
         "Batches of 128 and a step size for them, where the published DQN has batches of 32 and an update each step.",
     ],
-    hours=7.6,
     seeds=(3, 5),
     env_of=_game_of,
     compares_recipes=True,
