@@ -213,9 +213,11 @@ def test_a_stopped_process_is_seen_before_it_misses_its_deadline(nodes: Nodes) -
         places = [(handle.number, handle.where) for handle in run.supervisor._handles.values()]
         is_here = [place.node == here for _, place in places if place is not None]
         assert Counter(is_here) == {True: 4, False: 1}
-        for number, place in (places[is_here.index(True)], places[is_here.index(False)]):
+        stopped = [places[is_here.index(True)], places[is_here.index(False)]]
+        for _, place in stopped:
             assert place is not None
             os.kill(place.pid, signal.SIGSTOP)
+        for number, place in stopped:
             assert run.next(Restarted, number).why == stopped_too_long()
             run.until(
                 "at work again", lambda n=number: len([one for one in run.of(Working) if one.role == n]) == 2
