@@ -119,7 +119,7 @@ def test_a_note_says_that_an_episode_does_not_end(capsys: pytest.CaptureFixture[
     with pytest.raises(StopIteration):
         play_until(rows, 2, lambda episode: True)
     assert capsys.readouterr().err.startswith(
-        "note: an episode has 40,000 steps and goes on (0 of 2 have ended): if the environment ends none, give it a"
+        "note: an episode has 40,000 steps and goes on (0 of 2 have ended): if the environment has no time limit"
     )
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import psutil
+import pytest
 import torch
 from run_rows import metrics
 
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runs.directory import RunDirectory
-from veldt.sampling.episodes import ReturnTracker
+from veldt.sampling.episodes import Episode, ReturnTracker
 from veldt.systems.driver.evaluating import Evaluating
 from veldt.systems.driver.monitor import Monitor
 from veldt.systems.roles.messages import FinishedEvaluation, LearnerMetrics, UpdateMetrics
@@ -57,6 +59,23 @@ def test_a_warning_of_the_algorithm_s_settings_is_shown_once(tmp_path: Path) -> 
     events = [json.loads(line) for line in (directory.path / "events.jsonl").read_text().splitlines()]
     texts = [event["text"] for event in events if event["kind"] == "warning"]
     assert len(texts) == 1 and texts[0].startswith("warning: 50% of the targets' probability"), events
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_note_says_once_that_no_episode_ends(ends: bool, tmp_path: Path) -> None:
+    monitor, directory, loggers = started("ppo", tmp_path)
+    for _ in range(3):
+        monitor.count_steps(5_000 * 32)
+        if ends:
+            monitor.record_episode(Episode(0, 0, 0, 1.0, np.zeros(20)), 1, counts=True)
+        monitor.log(0.1, 1, {})
+    monitor.close()
+    loggers.close()
+    texts = [event["text"] for event in directory.read_events()]
+    assert [text.split(":")[0] for text in texts] == (
+        [] if ends else ["no episode has ended in 320,000 steps"]
+    )
+    assert ends or "--env-kwargs '{\"max_episode_steps\": 1000}'" in texts[0]
 
 
 def test_an_evaluation_beside_training_is_of_the_step_at_which_it_began(tmp_path: Path) -> None:

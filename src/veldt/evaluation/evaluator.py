@@ -27,6 +27,10 @@ from veldt.sampling.observations import slot_observations
 _ROWS = 32  # steps between checks for finished episodes
 _LONG = 30_000  # steps of an episode; one of Atari has at most 27,000
 _LONG_S = 30.0  # without a finished episode
+TO_SET_A_TIME_LIMIT = (
+    "if the environment has no time limit, train with one: --env-kwargs '{\"max_episode_steps\": 1000}' for an id of "
+    "Gymnasium, gymnasium.wrappers.TimeLimit in a function of your own"
+)
 _WIDTH = 4  # maximum number of envs in an evaluation by steps: each plays one episode too many
 
 
@@ -88,8 +92,8 @@ def play_until(
         if not is_noted and (steps > _LONG or (not played and time.monotonic() - began > _LONG_S)):
             is_noted = True
             print(
-                f"note: an episode has {steps:,} steps and goes on ({len(played)} of {num_episodes} have ended): if "
-                "the environment ends none, give it a time limit (gymnasium.wrappers.TimeLimit)",
+                f"note: an episode has {steps:,} steps and goes on ({len(played)} of {num_episodes} have ended): "
+                f"{TO_SET_A_TIME_LIMIT}",
                 file=sys.stderr,
             )
     return _in_order(played)

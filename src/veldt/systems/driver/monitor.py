@@ -12,8 +12,9 @@ import numpy as np
 
 from veldt.config.plan_digest import plan_digest
 from veldt.config.train_config import TrainConfig
+from veldt.envs.source import ATARI_PREFIX
 from veldt.errors import diverged
-from veldt.evaluation.evaluator import Evaluation
+from veldt.evaluation.evaluator import TO_SET_A_TIME_LIMIT, Evaluation
 from veldt.formatting import counted
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import EpisodeLog
@@ -26,6 +27,7 @@ from veldt.tracking.stage_clock import STAGES, StageClock
 
 # The counters of a run that begins once more, because it was lost before its first checkpoint.
 AT_THE_START: Mapping[str, Any] = {"steps": 0, "episode_log": (0, 0)}
+_LONG = 5_000  # steps of each env in which no episode ends, after which a note says so
 _MAX_SHOWN = 3  # notes of one kind shown at once; a replaced process may cause one for each of its envs
 
 
@@ -60,6 +62,8 @@ class Monitor:
             self._loggers.rewind(self.steps)
         position = _position(counters["episode_log"]) if counters else None
         self._episodes = EpisodeLog(directory.place, position, on_warning=self.note)
+        # Atari has a time limit of its own, which is longer.
+        self._may_be_endless = not any(position or ()) and not config.env.startswith(ATARI_PREFIX)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_updates = 0 if counters == {} else None
@@ -106,6 +110,7 @@ class Monitor:
 
     def record_episode(self, episode: Episode, seed: int, counts: bool) -> None:
         """Records a finished episode; its reset was given `seed`, and it `counts` for the mean return or not."""
+        self._may_be_endless = False
         self._interval_episodes.append(episode)
         self._episodes.append(
             env=episode.env_index,
@@ -171,6 +176,9 @@ class Monitor:
             self.note(text, "logger")
         if not self._has_warned:
             self._warn(metrics)
+        if self._may_be_endless and self.steps > _LONG * self._config.envs.num_envs:
+            self.note(f"no episode has ended in {self.steps:,} steps: {TO_SET_A_TIME_LIMIT}")
+            self._may_be_endless = False
 
     def _warn(self, metrics: Mapping[str, float]) -> None:
         """Shows the algorithm's warning about its settings, once in a run, if the metrics give a reason for one."""
