@@ -54,6 +54,14 @@ _DQN_TOY_TEXT: Settings = {
     "exploration_fraction": Sourced(0.5, "measured here, Taxi"),
 }
 
+# With the values for other small environments, DQN often hovers until the time limit, instead of landing.
+_DQN_BOX2D: Settings = {
+    "steps": Sourced(300_000, "measured here, LunarLander"),
+    "gamma": Sourced(0.99, "RL Zoo, dqn LunarLander-v3"),
+    "n_step": Sourced(3, "measured here, LunarLander"),
+    "hidden": Sourced((256, 256), "RL Zoo, dqn LunarLander-v3"),
+}
+
 # Returns of LunarLander are between -400 and 300: atoms of ±100 do not hold them.
 _ATOMS_BOX2D: Settings = {
     "steps": Sourced(300_000, "measured here, LunarLander"),
@@ -102,7 +110,7 @@ DQN = Recipe(
         "evaluation_epsilon": Sourced(0.05, "Mnih et al. 2015"),
     },
     small={**_Q_SMALL, **_EXPLORATION_SMALL, **_NOT_SCALED},
-    presets={"toy_text": _DQN_TOY_TEXT},
+    presets={"toy_text": _DQN_TOY_TEXT, "box2d": _DQN_BOX2D},
 )
 
 ASYNC_DQN = Recipe(
