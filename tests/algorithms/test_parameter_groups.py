@@ -36,6 +36,10 @@ def network() -> nn.ModuleDict:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (
+            lambda: ParameterGroup("a", torch.optim.Adam),  # type: ignore[arg-type]
+            "group a has the rule <class 'torch.optim.adam.Adam'>: it must be an update rule of veldt.functional",
+        ),
         (lambda: ParameterGroup("a", ADAM, every=0), "group a moves every 0 updates: give 1 or more"),
         (
             lambda: ParameterGroup("a", ADAM, max_grad_norm=-1.0),

@@ -159,3 +159,37 @@ def test_a_vector_of_envs_is_refused() -> None:
         UsageError, match=r"it must return a single environment, of which --num-envs are made$"
     ):
         source.make()
+
+
+class NeedsSize(Scripted):
+    def __init__(self, size: int, *, level: int) -> None:
+        super().__init__([(size, "terminated")])
+
+
+def makes_one_without_its_size() -> gymnasium.Env[Any, Any]:
+    return NeedsSize()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("make", "kwargs", "missing"),
+    [
+        (
+            NeedsSize,
+            {"size": 3},
+            r"needs the argument 'level', and --env-kwargs is {'size': 3}: give it there",
+        ),
+        (
+            lambda size, level: None,
+            {},
+            r"needs the arguments 'size' and 'level', and --env-kwargs is {}: give",
+        ),
+    ],
+)
+def test_a_missing_argument_is_one_of_env_kwargs(make: Any, kwargs: dict[str, Any], missing: str) -> None:
+    with pytest.raises(UsageError, match=missing):
+        resolve(make, kwargs).make()
+
+
+def test_a_missing_argument_of_another_call_is_the_environment_s_error() -> None:
+    with pytest.raises(TypeError, match=r"NeedsSize.__init__\(\) missing 1 required positional argument"):
+        resolve(makes_one_without_its_size).make()

@@ -11,7 +11,9 @@ import pytest
 
 import veldt
 from run_state import SMALL
+from veldt.exporting.card import _graph as graph_section
 from veldt.exporting.preprocessing_text import observation_lines
+from veldt.exporting.raw_observations import GraphArray
 
 SETTINGS: dict[str, Any] = SMALL | {"steps": 64, "env_backend": "in-process", "quiet": True}
 
@@ -58,3 +60,16 @@ def test_the_beginning_of_an_atari_game_can_be_made_from_the_card(
         )
         for line in observation_lines(veldt.load(run.path))
     )
+
+
+def test_the_card_s_example_takes_any_name_of_a_field() -> None:
+    name = 'observation/the "left" é'
+    arrays = {
+        "inputs": [GraphArray(name, "float32", (2,), "real numbers")],
+        "outputs": [GraphArray("action", "int64", (), "the action")],
+    }
+    example = next(part for part in graph_section(arrays, ["policy.onnx"]) if part.startswith("```python"))
+    given = example.splitlines()[5]
+    values: dict[str, Any] = {"np": np}
+    exec(given, values)
+    assert list(values["inputs"]) == [name]

@@ -46,3 +46,10 @@ def test_normalised_valid_rows_do_not_depend_on_the_others(invalid: float) -> No
 def test_equal_rows_become_zero_not_nan() -> None:
     assert ValidRows(torch.ones(4)).normalise(torch.full((4,), 2.5)).tolist() == [0.0] * 4
     assert ValidRows(torch.tensor([1.0, 0.0])).normalise(torch.tensor([2.5, 9.0]))[0] == 0.0
+
+
+@pytest.mark.parametrize("shape", [(6, 1), (6, 6), (1,), ()])
+def test_values_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    """torch would broadcast some of them, and the mean would be one of other numbers."""
+    with pytest.raises(ValueError, match="has not one value for each of the rows"):
+        ValidRows(VALID).mean(torch.ones(shape))

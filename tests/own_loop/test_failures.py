@@ -148,6 +148,16 @@ ONE = veldt.Processes(programs.waits)
     [
         ({}, {}, r"got no roles"),
         (
+            {"one": programs.waits},
+            {},
+            r"the role 'one' is <function waits .*>: give veldt.Processes\(function\)",
+        ),
+        (
+            {"one": ONE},
+            {"weights": veldt.ModelServer},
+            r"the piece 'weights' is <class .*>: give an object of veldt",
+        ),
+        (
             roles(learner=programs.publishes),
             {"weigths": WEIGHTS},
             r"takes 'weights' \(did you mean 'weigths'\?\)",
@@ -188,6 +198,19 @@ def test_a_program_that_does_not_fit_is_refused_before_anything_starts(
     monkeypatch.setattr("veldt.own_loop.run.start_local", lambda _: pytest.fail("it was started"))
     with pytest.raises(veldt.UsageError, match=message):
         veldt.run_roles(taken, pieces)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"count": 2.0}, "count of Processes is 2.0: it must be a whole number"),
+        ({"count": 0}, "count of Processes is 0: it must be at least 1"),
+        ({"deadline_s": "5"}, "deadline_s of Processes is '5': it must be a finite number"),
+    ],
+)
+def test_a_role_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(veldt.UsageError, match=message):
+        veldt.Processes(programs.waits, **settings)
 
 
 @pytest.mark.parametrize(

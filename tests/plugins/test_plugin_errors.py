@@ -215,6 +215,21 @@ def test_an_exception_of_other_code_passes_as_it_is() -> None:
         int("no number")
 
 
+def test_an_inherited_method_that_fails_names_the_class_that_has_inherited_it() -> None:
+    """As where its network has other outputs than the method takes: no code of the plug-in's is running then."""
+    inheriting: Any = type("Inheriting", (PPO,), {"__module__": "elsewhere"})
+    attribution.record_part("algorithm 'inherits'", "elsewhere", [inheriting])
+    made = object.__new__(inheriting)
+    made._config = None
+    with (
+        pytest.raises(
+            PluginError, match=r"^algorithm 'inherits' raised in PPO.horizon: AttributeError: 'NoneT"
+        ),
+        attribution.naming_user_code(),
+    ):
+        made.horizon(4)
+
+
 def small_network(shape: Any) -> nn.Module:
     return nn.Sequential(nn.Linear(shape[0], 8), nn.Tanh())
 

@@ -159,6 +159,14 @@ def test_a_recipe_may_be_one_of_a_plug_in() -> None:
         find("mine")
 
 
+def test_an_algorithm_is_no_recipe() -> None:
+    veldt.register_algorithm("mine", MineOffPolicy, Apart)
+    with pytest.raises(
+        UsageError, match=r"^'mine' is an algorithm, and no recipe, .*: take --algorithm mine with"
+    ):
+        find("mine")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -108,7 +108,10 @@ def test_an_algorithm_without_its_methods() -> None:
         (lambda loss: loss.total, r"returned a tensor \[\]: return veldt.algorithms.base.Loss"),
         (lambda loss: Loss(loss.total.expand(3), {}), r"returned a loss of the shape \[3\]"),
         (lambda loss: Loss(loss.total.detach(), {}), "returned a loss that depends on no parameter"),
+        (lambda loss: Loss(loss.total * 1j, {}), "returned a loss of complex64: it must be of real numbers"),
         (lambda loss: Loss(loss.total, None), "returned metrics of type NoneType"),  # type: ignore[arg-type]
+        (lambda loss: Loss(loss.total, {1: 2.0}), "returned a metric named 1: its name must be a string"),  # type: ignore[dict-item]
+        (lambda loss: Loss(loss.total, {"": 2.0}), "returned a metric named '': its name must be a string"),
         (lambda loss: Loss(loss.total, {"mine": "x"}), "returned the metric 'mine' as 'x'"),  # type: ignore[dict-item]
         (
             lambda loss: Loss(loss.total, {"mine": torch.zeros(3)}),
@@ -122,6 +125,19 @@ def test_losses(change: Any, sentence: str, tmp_path: Path) -> None:
         return change(PPO.loss(self, forward, batch, progress))
 
     refused(tmp_path / "run", f"^mine: the loss of Mine {sentence}", loss=loss)
+
+
+def test_a_gradient_that_torch_cannot_compute_names_the_algorithm(tmp_path: Path) -> None:
+    def loss(self: Any, forward: Any, batch: Any, progress: float) -> Any:
+        computed = PPO.loss(self, forward, batch, progress)
+        computed.total.backward()
+        return computed
+
+    with pytest.raises(
+        PluginError,
+        match=r"^mine: the gradient of the loss of Mine cannot be computed \(RuntimeError: Trying to",
+    ):
+        train(type("Mine", (PPO,), {"loss": loss}), PPOConfig, tmp_path / "run")
 
 
 @pytest.mark.filterwarnings("error")

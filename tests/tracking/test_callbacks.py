@@ -19,7 +19,8 @@ from veldt.algorithms.registry import ALGORITHMS, AlgorithmEntry
 from veldt.errors import PluginError, UsageError
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.tracking.callback import refuse_unknown_events
+from veldt.tracking.callback import CallbackContext, CallbackGroup, refuse_unknown_events
+from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.metrics import read_metrics
 
 ROOT = Path(__file__).parents[2]
@@ -163,6 +164,7 @@ class AddsOwn(veldt.Callback):
 
 class Video(veldt.Callback):
     def on_end(self, context: veldt.CallbackContext) -> None:
+        (context.directory / "a.mp4").touch()
         context.log_video(context.directory / "a.mp4")
 
 
@@ -389,3 +391,35 @@ def test_attributes_that_are_no_events_are_the_users_own() -> None:
             raise RuntimeError("not asked for")
 
     refuse_unknown_events(Mine())
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda context: False,
+            "on_log of the callback Mine returned False, which stops no run: call context.st",
+        ),
+        (
+            lambda context: context.stop(None),
+            "the callback Mine stops the run with the reason None: it must be a",
+        ),
+        (
+            lambda context: context.stop(""),
+            "the callback Mine stops the run with the reason '': it must be a sen",
+        ),
+        (
+            lambda context: context.log_video("no.mp4"),
+            "logs the video no.mp4, and there is no such file: write",
+        ),
+    ],
+)
+def test_a_call_without_effect_is_refused(call: Any, said: str, tmp_path: Path) -> None:
+    loggers = LoggerGroup(tmp_path, [])
+    group = CallbackGroup(
+        [type("Mine", (veldt.Callback,), {"on_log": lambda self, context: call(context)})()],
+        CallbackContext(tmp_path, {}, loggers),
+    )
+    with pytest.raises(UsageError, match=said):
+        group.call("on_log", 0)
+    loggers.close()

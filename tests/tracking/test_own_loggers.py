@@ -16,6 +16,7 @@ from tiny_runs import TINY
 from veldt.errors import UsageError
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.loggers.choice import named_loggers, opened_loggers
+from veldt.tracking.loggers.logger import missing_of_logger
 from veldt.tracking.metrics import read_metrics
 
 ROOT = Path(__file__).parents[2]
@@ -241,3 +242,24 @@ def test_a_missing_package_is_one_sentence_of_the_command(in_tmp: Path) -> None:
     assert ended.stderr.strip().splitlines() == [
         "veldt: --log mlflow needs the package mlflow, which is not installed: pip install 'veldt[mlflow]'"
     ]
+
+
+class Misspelt(veldt.Logger):
+    def on_log(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+
+class Asynchronous:
+    async def log(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("logger", "said"),
+    [
+        (Misspelt(), "whose class defines none of the methods of a logger (log_config, log, "),
+        (Asynchronous(), "whose log is a coroutine (async def), which a call does not run"),
+        (Recorder(), ""),
+    ],
+)
+def test_a_logger_that_would_get_nothing_is_refused(logger: Any, said: str) -> None:
+    lack = missing_of_logger(logger)
+    assert lack.startswith(said) if said else not lack

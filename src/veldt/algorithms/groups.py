@@ -40,6 +40,14 @@ class ParameterGroup:
     max_grad_norm: float = 0.0
 
     def __post_init__(self) -> None:
+        rule: Any = self.rule
+        if isinstance(rule, type) or not callable(
+            getattr(rule, "state", None)
+        ):  # such as an optimiser of torch
+            raise UsageError(
+                f"the parameter group {self.name} has the rule {rule!r}: it must be an update rule of "
+                "veldt.functional.updates, such as Adam()"
+            )
         if self.every < 1:
             raise UsageError(
                 f"the parameter group {self.name} moves every {self.every} updates: give 1 or more"

@@ -15,8 +15,10 @@ from collections.abc import Callable
 import numba
 import numpy as np
 
+from veldt.compiled import njit
 
-@numba.njit(nogil=True, cache=True)
+
+@njit()
 def mark_changed(screen, words, last_words, known, all_rows, changed):  # type: ignore[no-untyped-def]
     """Marks the rows of `screen` (uint8 [H, 160]; `words` is the same as uint64 [H, 20]) that differ from `last_words`.
 
@@ -36,7 +38,7 @@ def mark_changed(screen, words, last_words, known, all_rows, changed):  # type: 
     return unknown
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def halve(first, second, changed, grey, image):  # type: ignore[no-untyped-def]
     """104x80: crops one row above and below, takes the maximum of two grey screens, then the mean of each 2x2 block."""
     for y in range(image.shape[0]):
@@ -50,7 +52,7 @@ def halve(first, second, changed, grey, image):  # type: ignore[no-untyped-def]
                 image[y, x] = total >> 2
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def resize_area(first, second, changed, grey, narrow, image):  # type: ignore[no-untyped-def]
     """Any size: takes the maximum of two grey screens; each output pixel is the mean of the area it covers.
 

@@ -59,6 +59,11 @@ class EnvSource:
                     f"--env-kwargs is {dict(self.kwargs)}, and {self.name} takes no '{unread}': leave it out, or "
                     "write it as the environment does"
                 ) from None
+            if missing := _missing(error, self.name):
+                raise UsageError(
+                    f"{self.name} needs {missing}, and --env-kwargs is {dict(self.kwargs)}: give it there, as JSON, or "
+                    "give the function a default"
+                ) from None
             raise
         if not isinstance(env, gymnasium.Env):
             single = (
@@ -209,6 +214,17 @@ def _refused(error: TypeError, kwargs: Mapping[str, Any]) -> str | None:
     """Returns the keyword argument that the call rejected; None if the error has another cause."""
     refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     return refused[1] if refused and refused[1] in kwargs else None
+
+
+def _missing(error: TypeError, name: str) -> str | None:
+    """Returns the arguments that the function or class `name` was not given; None if the error has another cause."""
+    called = re.match(
+        r"(?:.*\.)?(\w+|<lambda>)\(\) missing \d+ required [\w -]+ (arguments?): (.*)",
+        str(error).replace(".__init__()", "()", 1),
+    )
+    if called is None or not name.endswith((f":{called[1]}", f".{called[1]}")):
+        return None
+    return f"the {called[2]} {called[3]}"
 
 
 def _takes(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:

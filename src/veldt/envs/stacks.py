@@ -11,13 +11,14 @@ import itertools
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-import numba
 import numpy as np
+
+from veldt.compiled import njit
 
 _STACKS_PER_THREAD = 32  # about 0.3 ms of work: less is not worth a thread
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def slot_frames(episode_step, row_N, stack):  # type: ignore[no-untyped-def]
     """Returns the frame indices, int64 [N, stack], of the stacks of rows t B + b (`row_N` int64 [N]) of a slot.
 
@@ -57,7 +58,7 @@ def write_stacks(
         piece.result()
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def interleave(frame_FP, frame_SNK, stack_SNPK, first, end):  # type: ignore[no-untyped-def]
     """Writes the stacks of rows `first` up to `end`; `stack_SNPK` is a tuple of S arrays."""
     pixels, stack = frame_FP.shape[1], frame_SNK.shape[2]
@@ -71,7 +72,7 @@ def interleave(frame_FP, frame_SNK, stack_SNPK, first, end):  # type: ignore[no-
                     stack_PK[x, k] = frame_P[x]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def interleave_four(frame_FP, frame_SNK, word_SNP, first, end):  # type: ignore[no-untyped-def]
     """Stacks of 4, the usual case, in a quarter of the time: the four bytes of a pixel are written as one word."""
     pixels = frame_FP.shape[1]

@@ -193,7 +193,8 @@ def _graph(graph: Mapping[str, Sequence[GraphArray]], files: Sequence[str]) -> I
     )
     if ONNX in files:
         given = ", ".join(
-            f'"{array.name}": np.{_fill(array)}({(1, *array.shape)}, "{array.dtype}")' for array in inputs
+            f'{json.dumps(array.name, ensure_ascii=False)}: np.{_fill(array)}({(1, *array.shape)}, "{array.dtype}")'
+            for array in inputs
         )
         yield (
             "```python\nimport numpy as np\nimport onnxruntime\n\n"

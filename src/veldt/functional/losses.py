@@ -46,7 +46,11 @@ class ValidRows:
         self._divisor = self.count.clamp(min=1.0)
 
     def masked(self, value_N: Tensor) -> Tensor:
-        """`value_N` [N] with 0 in invalid rows."""
+        """`value_N` [N] with 0 in invalid rows. ValueError for another shape, which torch might broadcast to [N, N]."""
+        if value_N.shape != self._unused_N.shape:
+            raise ValueError(
+                f"a tensor {list(value_N.shape)} has not one value for each of the rows {list(self._unused_N.shape)}"
+            )
         return value_N.masked_fill(self._unused_N, 0.0)
 
     def mean(self, value_N: Tensor) -> Tensor:

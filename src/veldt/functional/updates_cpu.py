@@ -6,15 +6,16 @@ while the parameters are in the cache.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from veldt.compiled import njit
 
 _BLOCK = 2048  # parameters; with their accumulators they fill a quarter of the L1 cache
 
 
 # The compiler vectorises only with "numpy" division (no exception on zero), and only loops over whole slices, in
 # functions where no other argument is a view of the same memory.
-_kernel = numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+_kernel = njit(fastmath=True, error_model="numpy")
 
 
 @_kernel

@@ -9,14 +9,15 @@ from typing import Any
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Loss
-from veldt.errors import UsageError
+from veldt.errors import PluginError, UsageError, described, traceback_of
 
 
 def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
     """Returns the loss that the algorithm has returned, without synchronising with the device.
 
     Raises:
-        UsageError: it is no `Loss`, not a single number, or depends on no parameter; or a metric is not a number.
+        UsageError: it is no `Loss`, not a single number, or depends on no parameter; or a metric is not a number,
+            or has no name.
     """
     if not isinstance(returned, Loss):
         raise _wrong(
@@ -27,6 +28,9 @@ def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
         kind = f"type {type(total).__name__}"
         got = f"the shape {list(total.shape)}" if isinstance(total, Tensor) else kind
         raise _wrong(algorithm, f"returned a loss of {got}", "it must be a tensor [], such as a mean")
+    if not total.is_floating_point():
+        kind = str(total.dtype).removeprefix("torch.")
+        raise _wrong(algorithm, f"returned a loss of {kind}", "it must be of real numbers, such as float32")
     if returned.by_group is None and not total.requires_grad:
         raise _wrong(
             algorithm,
@@ -36,6 +40,10 @@ def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
     if not isinstance(metrics, Mapping):
         raise _wrong(algorithm, f"returned metrics of type {type(metrics).__name__}", "return a dictionary")
     for name, value in metrics.items():
+        if not (isinstance(name, str) and name):
+            raise _wrong(
+                algorithm, f"returned a metric named {name!r}", "its name must be a string, not empty"
+            )
         if not _is_number(value):
             got = f"a tensor {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
             raise _wrong(algorithm, f"returned the metric {name!r} as {got}", "it must be a number")
@@ -51,6 +59,16 @@ def checked_loss(returned: Any, algorithm: Algorithm) -> Loss:
         }
         return returned._replace(metrics=plain)
     return returned
+
+
+def gradient_failed(error: RuntimeError, algorithm: Algorithm) -> PluginError:
+    """Returns the error for what torch raises when it computes the gradient: it names none of the user's code."""
+    what = f"{algorithm.name}: the gradient of the loss of {type(algorithm).__name__} cannot be computed"
+    return PluginError(
+        f"{what} ({described(error)}): in the loss, and in a network of your own, call no backward(), and change no "
+        "tensor in place that an earlier operation needs",
+        details=traceback_of(error),
+    )
 
 
 def required_priority(priority: Tensor | None, rows: int, algorithm: Algorithm) -> Tensor:

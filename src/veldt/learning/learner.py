@@ -13,11 +13,12 @@ from veldt.algorithms.base import Algorithm, Forward, Loss
 from veldt.errors import ARRAYS_DO_NOT_FIT, CheckpointError, UsageError, diverged
 from veldt.exchange.gradients import GradientEdge
 from veldt.functional.updates import clip_by_norm
-from veldt.learning.checked_loss import checked_loss
+from veldt.learning.checked_loss import checked_loss, gradient_failed
 from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.optimiser import GroupedRule, LocalOptimiser, Optimiser
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
+from veldt.user_code.attribution import is_by_user
 
 
 class Learner:
@@ -109,6 +110,14 @@ class Learner:
         return checked_loss(self._algorithm.losses(self._forward, batch, progress, due), self._algorithm)
 
     def _backward(self, loss: Loss, due: Sequence[str]) -> None:
+        try:
+            self._compute_gradient(loss, due)
+        except RuntimeError as error:  # of torch, about the operations that the loss was computed by
+            if not is_by_user(self._algorithm):
+                raise
+            raise gradient_failed(error, self._algorithm) from error
+
+    def _compute_gradient(self, loss: Loss, due: Sequence[str]) -> None:
         if loss.by_group is None:
             self._parameters.backward(loss.total)
             return

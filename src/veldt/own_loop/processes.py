@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from veldt.errors import UsageError, did_you_mean
+from veldt.setting_metadata import check_type
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class Processes:
             raise UsageError(
                 f"a role's function is {self.function!r}: give a function, whose first argument is its process"
             )
+        for name in ("count", "max_restarts", "threads", "gpus"):
+            check_type(f"{name} of Processes", getattr(self, name), int)
+        check_type("deadline_s of Processes", self.deadline_s, float)
         for name, least in {"count": 1, "max_restarts": 0, "deadline_s": 1, "threads": 1, "gpus": 0}.items():
             if not getattr(self, name) >= least:
                 raise UsageError(f"{name} of Processes is {getattr(self, name)}: it must be at least {least}")

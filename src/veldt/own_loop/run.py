@@ -99,6 +99,7 @@ def _graph(roles: Mapping[str, Processes], pieces: Mapping[str, Piece]) -> Graph
         raise UsageError(
             "run_roles got no roles: give at least one, such as {'learner': veldt.Processes(learn)}"
         )
+    _check_kinds(roles, pieces)
     taken = {name: processes.pieces(pieces) for name, processes in roles.items()}
     users = {
         piece: Users(piece, {name: roles[name].count for name in roles if piece in taken[name]})
@@ -123,6 +124,22 @@ def _graph(roles: Mapping[str, Processes], pieces: Mapping[str, Piece]) -> Graph
         for name, processes in roles.items()
     ]
     return Graph((*theirs, *own_roles), edges).with_given_limit()
+
+
+def _check_kinds(roles: Mapping[str, Any], pieces: Mapping[str, Any]) -> None:
+    """Raises UsageError for a role or a piece that is something else, such as a function or a class."""
+    for name, role in roles.items():
+        if not isinstance(role, Processes):
+            raise UsageError(
+                f"the role '{name}' is {role!r}: give veldt.Processes(function), with the function that its processes "
+                "run"
+            )
+    for name, piece in pieces.items():
+        if isinstance(piece, type) or not callable(getattr(piece, "parts", None)):
+            raise UsageError(
+                f"the piece '{name}' is {piece!r}: give an object of veldt.GradientServer, veldt.ModelServer or "
+                "veldt.DistributedBuffer"
+            )
 
 
 def _role(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import numba
 import numpy as np
 
+from veldt.compiled import njit
 from veldt.envs.spec import ArraySpec
 from veldt.envs.stacks import write_stacks
 from veldt.replay.compressed import CompressedRows
@@ -73,7 +73,7 @@ def read_observations(
         store.rows(position_N, out)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _frames(episode_step, position_SN, stack):  # type: ignore[no-untyped-def]
     """Returns the positions of the frames in each row's stack, oldest first; -1 before the episode's start."""
     sets, count = position_SN.shape
@@ -89,7 +89,7 @@ def _frames(episode_step, position_SN, stack):  # type: ignore[no-untyped-def]
     return frame_SNK
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _copy(out, position_M, source, source_M):  # type: ignore[no-untyped-def]
     for m in range(len(position_M)):
         to, of = position_M[m], source_M[m]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from veldt.compiled import njit
 from veldt.envs.trajectory import Rows
 from veldt.replay.settings import NStep
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def n_step_returns(  # type: ignore[no-untyped-def]
     reward,
     terminated,

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from veldt.compiled import njit
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
 from veldt.replay.frames import Store, make_store
@@ -146,7 +146,7 @@ def _flat(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, *array.shape[2:])
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _place(valid, is_last, slot_episode_step, head, open_, parted, episode_step, history):  # type: ignore[no-untyped-def]
     """Computes where the rows of a slot go; advances `head` and `open_`, and clears `parted`.
 
@@ -187,7 +187,7 @@ def _place(valid, is_last, slot_episode_step, head, open_, parted, episode_step,
     return position_M[:m], source_M[:m], episode_step_M[:m], slot_M[:m]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _between(valid, first_B, end_B):  # type: ignore[no-untyped-def]
     width, rows = valid.shape
     position_M = np.empty(np.maximum(0, end_B - first_B).sum(), np.int64)
@@ -200,7 +200,7 @@ def _between(valid, first_B, end_B):  # type: ignore[no-untyped-def]
     return position_M[:m]
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _keys(position_N, first_B, rows):  # type: ignore[no-untyped-def]
     """See `Ring.keys`; `first_B` are the oldest sampleable rows."""
     key_N = np.empty(len(position_N), np.int64)
@@ -213,7 +213,7 @@ def _keys(position_N, first_B, rows):  # type: ignore[no-untyped-def]
     return key_N
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _positions(key_N, first_B, end_B, rows):  # type: ignore[no-untyped-def]
     """See `Ring.positions`."""
     position_N, is_there_N = np.empty(len(key_N), np.int64), np.empty(len(key_N), np.bool_)

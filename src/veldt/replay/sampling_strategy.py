@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numba
 import numpy as np
 
+from veldt.compiled import njit
 from veldt.errors import VeldtError
 from veldt.replay.sum_tree import SumTree
 
@@ -125,7 +125,7 @@ def check_priorities(priority_N: np.ndarray) -> None:
         )
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@njit(inline="always")
 def _mix(state):  # type: ignore[no-untyped-def]
     """Returns one number of SplitMix64 (Steele et al. 2014) from its state, uint64."""
     mixed = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -136,7 +136,7 @@ def _mix(state):  # type: ignore[no-untyped-def]
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment of its state for each number
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _draw_uniform(first_B, end_B, valid, rows, count, seed):  # type: ignore[no-untyped-def]
     """Draws from a rectangle around the sampleable rows and rejects draws outside of them: exactly uniform."""
     width = len(first_B)
@@ -163,7 +163,7 @@ def _draw_uniform(first_B, end_B, valid, rows, count, seed):  # type: ignore[no-
     return position_N
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _strata(count, total, seed):  # type: ignore[no-untyped-def]
     """Draws one number from each of `count` equal intervals of [0, total)."""
     target_N = np.empty(count)

@@ -6,8 +6,9 @@ twenty. Every operation takes a batch, level by level, so that memory latencies 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from veldt.compiled import njit
 
 FAN_OUT = 8
 _BITS = 3
@@ -72,7 +73,7 @@ def _aligned(families: int) -> np.ndarray:
 # family of the level below.
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _sum_of(nodes, family):  # type: ignore[no-untyped-def]
     total = nodes[family, 0]
     for child in range(1, FAN_OUT):
@@ -80,7 +81,7 @@ def _sum_of(nodes, family):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _set(nodes, first_L, index_N, value_N):  # type: ignore[no-untyped-def]
     for n in range(len(index_N)):
         nodes[index_N[n] >> _BITS, index_N[n] % FAN_OUT] = value_N[n]
@@ -94,7 +95,7 @@ def _set(nodes, first_L, index_N, value_N):  # type: ignore[no-untyped-def]
                 before = node
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _rebuild(nodes, first_L):  # type: ignore[no-untyped-def]
     for level in range(1, len(first_L)):
         for node in range(first_L[level] - first_L[level - 1]):
@@ -102,7 +103,7 @@ def _rebuild(nodes, first_L):  # type: ignore[no-untyped-def]
             nodes[first_L[level] + (node >> _BITS), node % FAN_OUT] = total
 
 
-@numba.njit(nogil=True, cache=True)
+@njit()
 def _find(nodes, first_L, target_N):  # type: ignore[no-untyped-def]
     index_N = np.zeros(len(target_N), np.int64)
     rest_N = target_N.copy()

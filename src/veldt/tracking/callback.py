@@ -37,7 +37,16 @@ class CallbackContext:
         self._added: dict[str, tuple[float, Callback | None]] = {}
 
     def stop(self, reason: str) -> None:
-        """Stops the run as soon as the current work is done, with a checkpoint; `reason` is shown and recorded."""
+        """Stops the run as soon as the current work is done, with a checkpoint; `reason` is shown and recorded.
+
+        Raises:
+            UsageError: `reason` is no text.
+        """
+        if not (isinstance(reason, str) and reason):  # None would stop nothing
+            raise UsageError(
+                f"the callback {type(self._caller).__name__} stops the run with the reason {reason!r}: it must be a "
+                "sentence, such as 'no progress'"
+            )
         self.stop_reason = self.stop_reason or reason
 
     def add_metrics(self, metrics: Mapping[str, float]) -> None:
@@ -66,8 +75,17 @@ class CallbackContext:
             self._added[full] = number, self._caller
 
     def log_video(self, path: Path) -> None:
-        """Hands an mp4 file to the loggers, as a video of the policy at the current step."""
-        self._loggers.log_video(self.step, path)
+        """Hands an mp4 file to the loggers, as a video of the policy at the current step.
+
+        Raises:
+            UsageError: there is no such file. (A logger would raise, and get nothing more of the run.)
+        """
+        if not Path(path).is_file():
+            raise UsageError(
+                f"the callback {type(self._caller).__name__} logs the video {path}, and there is no such file: write "
+                "it before, as mp4"
+            )
+        self._loggers.log_video(self.step, Path(path))
 
     def take_added(self, row: Mapping[str, float]) -> dict[str, float]:
         """Returns and clears the metrics that were added to `row`. UsageError where the row has one of that name."""
@@ -194,7 +212,12 @@ class CallbackGroup:
             with as_error(
                 PluginError, f"the callback {cls.__name__} (module {cls.__module__}) raised in {method}"
             ):
-                getattr(callback, method)(self.context)
+                returned = getattr(callback, method)(self.context)
+            if returned is False:  # as a callback of Stable-Baselines3 stops training
+                raise UsageError(
+                    f"{method} of the callback {cls.__name__} returned False, which stops no run: call "
+                    "context.stop(reason) to stop it, and return nothing"
+                )
 
     def end(self) -> None:
         """Calls `on_end`, if `on_start` was called."""

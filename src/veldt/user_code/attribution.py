@@ -11,6 +11,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from veldt.errors import (
@@ -105,13 +106,17 @@ def named_error(error: BaseException) -> VeldtError | None:
     return named
 
 
+def is_by_user(owner: object) -> bool:
+    """Whether an object's class is one of a recorded part, or a network of the user's own is in use."""
+    name = type(owner).__qualname__
+    return any(part.kind is NetworkError or part.defines(name) for part in _parts.values())
+
+
 def _find(error: BaseException) -> tuple[list[_Part], str] | None:
     """Returns the parts that may have raised `error`, and the function that did."""
     # From the innermost frame: a plug-in's system may be running another plug-in's algorithm.
-    frames = [
-        (str(frame.f_globals.get("__name__", "")), frame.f_code.co_qualname)
-        for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__)))
-    ]
+    running = [frame for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__)))]
+    frames = [(str(frame.f_globals.get("__name__", "")), frame.f_code.co_qualname) for frame in running]
     in_module = any(name == _MODULE_CALLS for name, _ in frames)
     called = [(name.partition(".")[0], function) for name, function in frames]
     for package, function in called:
@@ -134,6 +139,23 @@ def _find(error: BaseException) -> tuple[list[_Part], str] | None:
         lacking = type(error.obj).__qualname__
         if parts := _defining([part for part in _parts.values() if part.packages], lacking):
             return parts, lacking
+    return _inherited(running)
+
+
+def _inherited(running: Iterable[FrameType]) -> tuple[list[_Part], str] | None:
+    """Returns the part with a method of veldt's that failed in an object of the part's class: it has inherited the
+    method, for which its attributes, or the outputs of its network, do not fit.
+
+    Args:
+        running: the frames, the innermost first.
+    """
+    for frame in running:
+        owner = type(frame.f_locals.get("self"))
+        package = owner.__module__.partition(".")[0]
+        if parts := _defining(
+            [one for one in _parts.values() if package in one.packages], owner.__qualname__
+        ):
+            return parts, frame.f_code.co_qualname
     return None
 
 

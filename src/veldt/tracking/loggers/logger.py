@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -46,6 +47,9 @@ class Logger(Protocol):
         return None
 
 
+_METHODS = ("log_config", "log", "log_video", "rewind", "close")
+
+
 def close_after_failure(logger: Logger) -> None:
     """Closes a logger, if it has `close`; what that raises is not shown, since a failure came before."""
     with contextlib.suppress(Exception, SystemExit):
@@ -57,4 +61,12 @@ def missing_of_logger(logger: Any) -> str:
     """Returns why an object is no logger, as a clause: "which ..."; "" if it is one."""
     if isinstance(logger, type):
         return f"which is a class: call it, {logger.__name__}(...)"
-    return "" if callable(getattr(logger, "log", None)) else "which has no method log"
+    if not callable(log := getattr(logger, "log", None)):
+        return "which has no method log"
+    if inspect.iscoroutinefunction(log):
+        return (
+            "whose log is a coroutine (async def), which a call does not run: make it a plain function (def)"
+        )
+    if all(getattr(type(logger), name, None) is getattr(Logger, name) for name in _METHODS):
+        return f"whose class defines none of the methods of a logger ({', '.join(_METHODS)}), so that it gets nothing"
+    return ""
