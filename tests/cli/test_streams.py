@@ -178,7 +178,7 @@ def test_a_program_without_standard_streams(in_tmp: Path) -> None:
 def test_the_emulator_does_not_complain_at_the_end(in_tmp: Path) -> None:
     """Its objects are collected before the interpreter ends."""
     options = "--env ALE/Pong-v5 --steps 80 --num-envs 2 --env-backend in-process --precision fp32 --log none"
-    done = shell(f"{VELDT} train a2c {options} --network small --threads 1 --run-dir run")
+    done = shell(f"{VELDT} train a2c {options} --network a3c --threads 1 --run-dir run")
     assert done.returncode == 0 and "nanobind" not in done.stderr, done.stderr
 
 
