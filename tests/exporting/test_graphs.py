@@ -25,7 +25,7 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 ROOT = Path(__file__).parents[2]
 
-ATARI = {name: value for name, value in SMALL.items() if name != "hidden"}
+ATARI = {name: value for name, value in SMALL.items() if name != "hidden"} | {"network": "a3c"}
 Runs = dict[str, tuple[str, dict[str, Any]]]
 # In `make test`: the files of a policy take several seconds.
 RUNS: Runs = {
