@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import subprocess
 import sys
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(mark)
         if config.args == config.getini("testpaths") and (unknown := names - {item.nodeid for item in found}):
             raise pytest.UsageError(f"tests/{listed} names no test: {', '.join(sorted(unknown))}")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected by now stays, and need not be looked at in each collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

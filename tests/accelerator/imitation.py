@@ -14,12 +14,11 @@ It computes at once: it has no queue, no streams and no speed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.backend_registration import (
     _DummyBackendModule,
     _DummyPrivateUse1Hook,
@@ -128,10 +127,11 @@ class OnDevice(torch.Tensor):
             return _copy(*args, **kwargs)
         if func is aten._to_copy.default:
             return _to_copy(*args, **kwargs)
-        _check_devices(func, args, kwargs)
-        _record(func, args, kwargs)
-        wrappers = {id(each.host): each for each in tree_leaves((args, kwargs)) if isinstance(each, OnDevice)}
-        args, kwargs = tree_map_only(OnDevice, lambda each: each.host, (args, kwargs))
+        tensors = [each for each in _leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        _check_devices(func, tensors)
+        _record(func, args, tensors)
+        wrappers = {id(each.host): each for each in tensors if isinstance(each, OnDevice)}
+        args, kwargs = _replaced((args, kwargs), OnDevice, lambda each: each.host)
         if "device" in kwargs:
             kwargs["device"] = torch.device("cpu")
 
@@ -139,7 +139,30 @@ class OnDevice(torch.Tensor):
             own = wrappers.get(id(result))  # an operation in place returns the tensor that it was given
             return OnDevice(result) if own is None else own
 
-        return tree_map_only(torch.Tensor, wrapped, func(*args, **kwargs))
+        return _replaced(func(*args, **kwargs), torch.Tensor, wrapped)
+
+
+# As torch.utils._pytree, which takes most of the time of a small operation.
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yields what the lists, tuples and dictionaries of `value` hold, at any depth."""
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _leaves(each)
+    elif isinstance(value, dict):
+        yield from _leaves(list(value.values()))
+    else:
+        yield value
+
+
+def _replaced(value: Any, kind: type, by: Callable[[Any], Any]) -> Any:
+    """Returns `value` with `by` of each leaf of this kind in its place."""
+    if isinstance(value, kind):
+        return by(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)([_replaced(each, kind, by) for each in value])
+    if isinstance(value, dict):
+        return {name: _replaced(each, kind, by) for name, each in value.items()}
+    return value
 
 
 def _host(tensor: torch.Tensor) -> torch.Tensor:
@@ -172,9 +195,9 @@ def _to_copy(source: torch.Tensor, *, non_blocking: bool = False, **options: Any
     return OnDevice(out) if to_device else out
 
 
-def _check_devices(func: Any, args: Any, kwargs: Any) -> None:
-    for each in tree_leaves((args, kwargs)):
-        if not isinstance(each, torch.Tensor) or isinstance(each, OnDevice):
+def _check_devices(func: Any, tensors: Sequence[torch.Tensor]) -> None:
+    for each in tensors:
+        if isinstance(each, OnDevice):
             continue
         if each.ndim == 0 and torch.Tag.pointwise in func.tags:
             continue  # an argument of the kernel
@@ -184,8 +207,9 @@ def _check_devices(func: Any, args: Any, kwargs: Any) -> None:
         )
 
 
-def _record(func: Any, args: Any, kwargs: Any) -> None:
-    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+def _record(func: Any, args: Any, tensors: Sequence[torch.Tensor]) -> None:
+    if not _recording:
+        return
     is_mask = func in _INDEXED and any(each is not None and each.dtype in _MASKS for each in args[1])
     for traffic in _recording:
         traffic.operations.append((str(func), tuple(tuple(each.shape) for each in tensors)))

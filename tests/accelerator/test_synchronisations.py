@@ -21,7 +21,7 @@ from veldt.systems.roles import sampler_learner
 # The target network moves in every update here, so that all updates are the same operations.
 ALIKE = {"dqn": {"target_update_interval": 0}, "c51": {"target_update_interval": 0}}
 ALIKE["rainbow"] = ALIKE["dqn"]
-ATARI = {"env_backend": "in-process", "alternate": "off", "network": "small", "steps": 48, "quiet": True}
+ATARI = {"env_backend": "in-process", "alternate": "off", "network": "a3c", "steps": 48, "quiet": True}
 
 
 @pytest.mark.parametrize("name", ["a2c", "vtrace", "ppo", "dqn", "c51", "rainbow", "ddpg"])

@@ -1,11 +1,8 @@
-"""One of several learners that share batches, as a process of its own: prints the digits of its parameters.
-
-python joint_learner.py ALGORITHM RANK COUNT RENDEZVOUS
-"""
+"""One of several learners that share batches, as a process of its own."""
 
 from __future__ import annotations
 
-import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +61,8 @@ def of_replay(mine: np.ndarray) -> list[Any]:
     return parts
 
 
-def main(name: str, rank: int, count: int, rendezvous_file: Path) -> None:
+def learn(pipe: Connection, name: str, rank: int, count: int, rendezvous_file: Path) -> None:
+    """Makes three updates, and sends the bytes of its parameters, float32 [P]."""
     torch.manual_seed(0)
     mine = np.arange(WIDTH)[rank * WIDTH // count : (rank + 1) * WIDTH // count]
     own: Algorithm
@@ -82,8 +80,4 @@ def main(name: str, rank: int, count: int, rendezvous_file: Path) -> None:
     learner = Learner(own, network, parameters, AllReduce(rank, count, rendezvous_file, torch.device("cpu")))
     for batch in batches:
         learner.update(batch, 0.0, 1e-2)
-    print(*parameters.fp32_params.tolist())
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    pipe.send_bytes(parameters.fp32_params.numpy().tobytes())

@@ -84,9 +84,9 @@ def test_it_learns(system: str, tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_equals_the_uninterrupted_run(tmp_path: Path) -> None:
-    whole = train_config(config("synchronous", 800), resolve(Follow), run_dir=tmp_path / "whole", quiet=True)
+    whole = train_config(config("synchronous", 480), resolve(Follow), run_dir=tmp_path / "whole", quiet=True)
     half = train_config(
-        config("synchronous", 800, checkpoint_every=400),
+        config("synchronous", 480, checkpoint_every=320),
         resolve(Follow),
         run_dir=tmp_path / "half",
         quiet=True,

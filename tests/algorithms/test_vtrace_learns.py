@@ -20,12 +20,12 @@ from veldt.envs.source import resolve
 LENGTH, DISCOUNT = 5, 0.9
 
 
-def train(make: Any, run: Path, resets: Any = "mid-batch", **learn: Any) -> Run:
+def train(make: Any, run: Path, resets: Any = "mid-batch", *, steps: int = 20_000, **learn: Any) -> Run:
     config = TrainConfig(
         recipe="vtrace",
         algorithm="vtrace",
         env=resolve(make).name,
-        run=RunConfig(steps=20_000, threads=1, device="cpu", precision="fp32"),
+        run=RunConfig(steps=steps, threads=1, device="cpu", precision="fp32"),
         learn=VTraceConfig(ent_coef=0.0, max_grad_norm=0.0, **learn),
         network=NetworkConfig(hidden=(32,)),
         envs=EnvConfig(num_envs=8, env_backend="in-process", resets=resets),
@@ -39,7 +39,7 @@ def test_the_best_arm_is_found(kind: str, optimiser: str, tmp_path: Path) -> Non
     def make() -> Bandit:
         return Bandit(kind)
 
-    run = train(make, tmp_path / "run", optimiser=optimiser, horizon=16, learning_rate=1e-2)
+    run = train(make, tmp_path / "run", steps=10_000, optimiser=optimiser, horizon=16, learning_rate=1e-2)
     assert run.summary["ep_return_mean"] > (0.6 if kind == "box" else 0.95)
     agent, env = veldt.load(run.path, env=make), make()
     observation, _ = env.reset(seed=0)

@@ -15,7 +15,7 @@ import veldt
 from sessions import session
 
 TRAIN = "train ppo --env faulty_envs:ends_process --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
-IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-every 1000"
+IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --epochs 1 --steps 1280 --log-every 1000"
 APART = "--env-backend workers --on-env-error restart continues after it"
 RESUME = "`veldt resume run` continues from the newest checkpoint\n"
 SEGFAULT = "the process was killed by SIGSEGV"
@@ -84,7 +84,7 @@ def test_in_training(how: str, cause: str, in_tmp: Path) -> None:
         rf"{step}: {re.escape(f'{cause}; {APART}')}\n{RESUME}",
         said,
     ), said
-    assert veldt.resume("run", quiet=True, steps=6464).reason == "steps"
+    assert veldt.resume("run", quiet=True, steps=1344).reason == "steps"
 
 
 def test_in_an_evaluation_and_a_video(in_tmp: Path) -> None:

@@ -12,7 +12,7 @@ from faulty_envs import EndsProcess
 from veldt.cli import main
 
 TRAIN = "train ppo --env faulty_envs:ends_process --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
-IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --steps 6400 --log-every 1000"
+IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --epochs 1 --steps 1280 --log-every 1000"
 MEASURED = "when its speed was measured with random actions"
 
 
@@ -57,7 +57,7 @@ def test_in_training(
     named = rf"environment faulty_envs:ends_process, env [0-3] \(seed {seed}\) failed in step {step}: SystemExit: 0"
     assert re.fullmatch(named, said), said
     monkeypatch.delenv("ENDING")
-    assert veldt.resume("run", quiet=True, steps=6464).reason == "steps"
+    assert veldt.resume("run", quiet=True, steps=1344).reason == "steps"
     for verb, shown in (("evaluate", r", env [0-3]"), ("watch", "")):
         monkeypatch.setattr(EndsProcess, "calls", type(EndsProcess.calls)())
         monkeypatch.setenv("ENDING", "SystemExit(0) step 7")

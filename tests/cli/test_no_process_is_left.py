@@ -44,7 +44,9 @@ def test_after_a_command(arguments: str, in_tmp: Path, monkeypatch: pytest.Monke
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes of a session are read from /proc")
 @pytest.mark.parametrize("has_time", [True, False], ids=["", "its fork server has no time to clean up"])
 def test_after_the_working_process_was_killed(in_tmp: Path, has_time: bool) -> None:
-    command = f"train apex-dqn --env CartPole-v1 {SMALL.replace('400', '1_000_000')} --run-dir run"
+    command = (
+        f"train apex-dqn --env CartPole-v1 {SMALL.replace('400', '1_000_000')} --log-every 0.2 --run-dir run"
+    )
     with _started(command, in_tmp) as (process, temporary):
         _within(60, (in_tmp / "run" / "metrics.jsonl").exists)
         (working,) = psutil.Process(process.pid).children()

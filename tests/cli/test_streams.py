@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,21 +30,38 @@ def shell(line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, shell=True, capture_output=True, text=True, check=False)
 
 
-def printed_in(encoding: str, *arguments: str) -> str:
-    """Returns what a command prints on a standard output of this encoding, or of ENCODING:ERRORS."""
+PrintedIn = Callable[..., str]
+
+
+@pytest.fixture
+def printed_in(monkeypatch: pytest.MonkeyPatch) -> PrintedIn:
+    """A function: encoding, or ENCODING:ERRORS, and a command -> what it prints on a standard output of that kind."""
+
+    def printed(kind: str, *arguments: str) -> str:
+        encoding, _, errors = kind.partition(":")
+        output = io.TextIOWrapper(io.BytesIO(), encoding, errors or "strict")
+        monkeypatch.setattr(sys, "stdout", output)
+        main(arguments)
+        output.flush()
+        return output.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+
+    return printed
+
+
+def test_a_locale_of_ascii_prints_escapes(printed_in: PrintedIn) -> None:
+    """Python takes these errors for it. The locale itself is not set: with it, Python finds no path with an accent."""
+    assert "\\xb7" in printed_in("ascii:surrogateescape", "recipes", "rainbow")
+
+
+def test_a_command_of_its_own_in_ascii() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "veldt", *arguments],
-        env=os.environ | {"PYTHONIOENCODING": encoding},
+        [sys.executable, "-m", "veldt", "recipes", "rainbow"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
         capture_output=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.decode(encoding.partition(":")[0])
-
-
-def test_a_locale_of_ascii_prints_escapes() -> None:
-    """Python takes these errors for it. The locale itself is not set: with it, Python finds no path with an accent."""
-    assert "\\xb7" in printed_in("ascii:surrogateescape", "recipes", "rainbow")
+    assert r"\u03b5" in done.stdout.decode("ascii")
 
 
 @pytest.mark.parametrize("redirected", [">&-", "<&- >&- 2>&-"])
@@ -127,11 +145,11 @@ def test_a_terminal_that_goes_away(in_tmp: Path) -> None:
 
 
 @pytest.mark.parametrize(("encoding", "epsilon"), [("ascii", r"\u03b5"), ("utf-8", "ε")])
-def test_output_in_another_encoding(encoding: str, epsilon: str) -> None:
+def test_output_in_another_encoding(encoding: str, epsilon: str, printed_in: PrintedIn) -> None:
     assert epsilon in printed_in(encoding, "recipes", "rainbow")
 
 
-def test_a_table_in_another_encoding() -> None:
+def test_a_table_in_another_encoding(printed_in: PrintedIn) -> None:
     assert printed_in("ascii", "doctor")
 
 
@@ -160,7 +178,7 @@ def test_a_program_without_standard_streams(in_tmp: Path) -> None:
 def test_the_emulator_does_not_complain_at_the_end(in_tmp: Path) -> None:
     """Its objects are collected before the interpreter ends."""
     options = "--env ALE/Pong-v5 --steps 80 --num-envs 2 --env-backend in-process --precision fp32 --log none"
-    done = shell(f"{VELDT} train a2c {options} --network small --threads 1 --run-dir run")
+    done = shell(f"{VELDT} train a2c {options} --network a3c --threads 1 --run-dir run")
     assert done.returncode == 0 and "nanobind" not in done.stderr, done.stderr
 
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from documentation import PAGES, ROOT, blocks_of, write_files
+from scripts import run_script
+from veldt import api
 
-# Limits the steps of training, and hides its progress; everything else is as the page says.
-FEW_STEPS = """
-import functools, veldt.api
-def _limited(function, most):
+
+def limited(function: Any, most: int) -> Any:
+    """Limits the steps of training, and hides its progress; everything else is as the page says."""
+
     @functools.wraps(function)
-    def call(*args, steps=most, **settings):
+    def call(*args: Any, steps: int = most, **settings: Any) -> Any:
         return function(*args, steps=min(steps, most), **settings | {"quiet": True})
+
     return call
-veldt.api.train, veldt.api.resume = _limited(veldt.api.train, 2_000), _limited(veldt.api.resume, 3_000)
-"""
 
 
 def name_of(page: Path) -> str:
@@ -43,18 +42,11 @@ def pages() -> list[Any]:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(page, tmp_path)
     code = [block.code for block in blocks_of(page) if not block.file and not block.reason]
-    (tmp_path / "script.py").write_text("\n".join([FEW_STEPS, *code]))
-    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    ran = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=110,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    script = tmp_path / "script.py"
+    script.write_text("\n".join(code))
+    monkeypatch.setattr(api, "train", limited(api.train, 2_000))
+    monkeypatch.setattr(api, "resume", limited(api.resume, 3_000))
+    run_script(script, monkeypatch)

@@ -2,56 +2,62 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import json
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-LEARNER = """
-import sys
-from pathlib import Path
 import torch
+
+from fork_servers import env_context
 from veldt.errors import UsageError
 from veldt.exchange.gradients import AllReduce
-
-rank, count, rendezvous_file, weights = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
-edge = AllReduce(rank, count, rendezvous_file, torch.device("cpu"))
-gradient_P = torch.arange(3.0) * (rank + 1)
-edge.reduce(gradient_P)
-print(gradient_P.tolist())
-print(edge.all_gather([rank / 3, 1e-300]))
-try:
-    edge.assert_same_on_all_ranks({"settings": -(2**62), "weights": weights})
-except UsageError as error:
-    print(error)
-"""
+from veldt.runtime.processes import Child
 
 
-def learn(rendezvous_file: Path, weights: list[int]) -> list[list[str]]:
-    """Lines of each learner, whose weights have these digests."""
-    arguments = [
-        [str(rank), str(len(weights)), str(rendezvous_file), str(own)] for rank, own in enumerate(weights)
-    ]
+def learn(pipe: Connection, rank: int, count: int, rendezvous_file: Path, weights: int) -> None:
+    """What a learner does; it says the mean gradient, the values of all, and how the weights differ, if they do."""
+    edge = AllReduce(rank, count, rendezvous_file, torch.device("cpu"))
+    gradient_P = torch.arange(3.0) * (rank + 1)
+    edge.reduce(gradient_P)
+    said = [gradient_P.tolist(), edge.all_gather([rank / 3, 1e-300])]
+    try:
+        edge.assert_same_on_all_ranks({"settings": -(2**62), "weights": weights})
+    except UsageError as error:
+        said.append(str(error))
+    pipe.send_bytes(json.dumps(said).encode())
+
+
+def learned(rendezvous_file: Path, weights: list[int]) -> list[list[Any]]:
+    """What each learner says, whose weights have these digests."""
     learners = [
-        subprocess.Popen([sys.executable, "-u", "-c", LEARNER, *own], stdout=subprocess.PIPE, text=True)
-        for own in arguments
+        Child(env_context(), f"learner {rank}", learn, rank, len(weights), rendezvous_file, own)
+        for rank, own in enumerate(weights)
     ]
-    return [learner.communicate(timeout=60)[0].splitlines() for learner in learners]
+    said = [learner.receive(60.0) for learner in learners]
+    for learner in learners:
+        learner.kill()
+    return [json.loads(each or b"[]") for each in said]
 
 
-def test_all_learners_get_the_mean_gradient(tmp_path: Path) -> None:
-    assert [lines[0] for lines in learn(tmp_path / "rendezvous_file", [7, 7, 7])] == ["[0.0, 2.0, 4.0]"] * 3
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
+    """What three learners say."""
+    return learned(tmp_path_factory.mktemp("learners") / "rendezvous_file", [7, 7, 7])
 
 
-def test_all_learners_get_the_values_of_all_by_rank(tmp_path: Path) -> None:
+def test_all_learners_get_the_mean_gradient(said: list[list[Any]]) -> None:
+    assert [each[0] for each in said] == [[0.0, 2.0, 4.0]] * 3
+
+
+def test_all_learners_get_the_values_of_all_by_rank(said: list[list[Any]]) -> None:
     """Every bit of them."""
-    expected = [[0.0, 1e-300], [1 / 3, 1e-300], [2 / 3, 1e-300]]
-    assert [lines[1:] for lines in learn(tmp_path / "rendezvous_file", [7, 7, 7])] == [[str(expected)]] * 3
+    assert [each[1:] for each in said] == [[[[0.0, 1e-300], [1 / 3, 1e-300], [2 / 3, 1e-300]]]] * 3
 
 
 @pytest.mark.parametrize("weights", [[7, 8], [7, -7]])
 def test_learners_with_different_weights_are_refused(weights: list[int], tmp_path: Path) -> None:
-    first, second = learn(tmp_path / "rendezvous_file", weights)
+    first, second = learned(tmp_path / "rendezvous_file", weights)
     assert first[2].startswith("learners 0 and 1 differ in their weights: all of them must have the same")
     assert second[2].startswith("learners 1 and 0 differ in their weights")

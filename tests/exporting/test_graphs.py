@@ -25,17 +25,17 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 ROOT = Path(__file__).parents[2]
 
-ATARI = {name: value for name, value in SMALL.items() if name != "hidden"}
+ATARI = {name: value for name, value in SMALL.items() if name != "hidden"} | {"network": "a3c"}
 Runs = dict[str, tuple[str, dict[str, Any]]]
 # In `make test`: the files of a policy take several seconds.
 RUNS: Runs = {
     "normalised": ("ppo", SMALL | {"env": "Pendulum-v1", "normalise_observations": True}),
-    "rainbow": ("rainbow", SMALL_REPLAYED | {"env": "CartPole-v1", "noisy": True}),
 }
 CORE = {"core": "own_parts:GRU", "shared": True, "num_envs": 4, "horizon": 4}
 OTHERS: Runs = {
     "ppo": ("ppo", SMALL | {"env": "CartPole-v1"}),
     "dqn": ("dqn", SMALL_REPLAYED | {"env": "CartPole-v1"}),
+    "rainbow": ("rainbow", SMALL_REPLAYED | {"env": "CartPole-v1", "noisy": True}),
     "ddpg": ("ddpg", SMALL_REPLAYED | {"env": "Pendulum-v1"}),
     "lstm": ("a2c", {"env": "CartPole-v1", "lstm": 8, "shared": True, "num_envs": 4, "horizon": 4}),
     "atari": ("ppo", ATARI | {"env": "ALE/Pong-v5", "max_episode_steps": 40}),

@@ -68,12 +68,16 @@ class SimulatedEnvs:
         self.lives = [Life() for _ in range(width)]
         self._rng = np.random.default_rng(seed)
         self._number = 0
+        self._seen: dict[tuple[str, int, int, int], np.ndarray] = {}
 
     def observation(self, name: str, b: int, episode: int, episode_step: int) -> np.ndarray:
         """Never 0, so that it is not taken for a blank."""
-        array = self.spec.observation[name]
-        rng = np.random.default_rng([self.seed, sum(name.encode()), b, episode, episode_step])
-        return rng.integers(1, 256, array.shape).astype(array.dtype)
+        place = (name, b, episode, episode_step)
+        if place not in self._seen:
+            array = self.spec.observation[name]
+            rng = np.random.default_rng([self.seed, sum(name.encode()), b, episode, episode_step])
+            self._seen[place] = rng.integers(1, 256, array.shape).astype(array.dtype)
+        return self._seen[place]
 
     def slots(self, count: int) -> Iterator[Trajectory]:
         slot = self.slot

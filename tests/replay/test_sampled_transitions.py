@@ -18,7 +18,7 @@ from veldt.replay.sampling_strategy import Prioritised
 from veldt.replay.settings import NStep, ReplayConfig
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     spec=st.sampled_from(SPECS),
     steps=st.integers(1, 9),
@@ -56,7 +56,7 @@ def test_sampled_transitions_equal_the_steps_of_the_envs(
         check(sample, envs, returns)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     spec=st.sampled_from(SPECS),
     steps=st.integers(1, 9),

@@ -133,7 +133,7 @@ def test_the_tuner_changes_threads_and_agents_and_notes_it(tmp_path: Path) -> No
 
 
 def test_ungrouped_each_rollout_is_an_update(tmp_path: Path) -> None:
-    settings = {"group_rollouts": False, "tuner_interval": 0.3, "tuner_most": 3, "steps": 6000}
+    settings = {"group_rollouts": False, "tuner_interval": 0.3, "tuner_most": 3, "steps": 3000}
     del (own := SMALL | settings)["training_rows"]
     run = veldt.train("ga3c", env="CartPole-v1", run_dir=tmp_path / "run", **own)
     rows = learning(run.path)

@@ -79,7 +79,7 @@ def test_a_run_does_its_steps_and_is_resumed(settings: Any, algorithm: str, tmp_
 
 def test_a_resumed_server_begins_with_the_checkpoints_parameters_and_state(tmp_path: Path) -> None:
     """No step is left to be made: what it has then is what it had."""
-    run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **BUNDLES)
+    run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **BUNDLES | {"steps": 1000})
     before = CheckpointStore(run.path / "checkpoints").newest(print)
     veldt.resume(run.path, steps=before.step, quiet=True)
     after = CheckpointStore(run.path / "checkpoints").newest(print)
@@ -136,7 +136,7 @@ def test_stale_gradients_are_discarded_and_counted(tmp_path: Path) -> None:
     settings = BUNDLES | {
         "max_staleness": 1,
         "learner_sync_interval": 10,
-        "steps": 10_000,
+        "steps": 6_000,
         "checkpoint_every": 50_000,
     }
     run = veldt.train(
@@ -153,7 +153,7 @@ def test_stale_gradients_are_discarded_and_counted(tmp_path: Path) -> None:
 
 
 def test_its_policy_is_evaluated_from_human_starts(tmp_path: Path) -> None:
-    run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **BUNDLES)
+    run = veldt.train("gorila", env="CartPole-v1", run_dir=tmp_path / "run", **BUNDLES | {"steps": 300})
     starts = veldt.record_starts(run.path, starts=3, out=tmp_path / "starts.safetensors")
     assert len(veldt.evaluate(run.path, starts=starts.path).scores) == 3
 

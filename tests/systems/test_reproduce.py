@@ -26,7 +26,16 @@ from veldt.recipes.overrides import with_settings
 from veldt.runs.difference import first_difference
 from veldt.runs.directory import RunDirectory
 
-SMALL = {"steps": 1_024, "num_envs": 4, "batch_size": 128, "seed": 3, "quiet": True}
+SMALL = {
+    "steps": 512,
+    "num_envs": 4,
+    "batch_size": 128,
+    "minibatches": 2,
+    "epochs": 2,
+    "hidden": (16,),
+    "seed": 3,
+}
+SMALL |= {"quiet": True}
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +138,12 @@ def test_a_resume_with_other_steps_is_the_cause(tmp_path: Path) -> None:
     """PPO's learning rate falls over the steps of the run, whatever their number was."""
     settings = {**SMALL, "steps": 256, "learning_rate": "linear:1e-3:0"}
     run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", **settings).path
-    veldt.resume(run, steps=1_024, quiet=True)
+    veldt.resume(run, steps=512, quiet=True)
     result = veldt.reproduce(run, run_dir=tmp_path / "again", quiet=True)
     assert result.difference is not None
     assert (
         result.cause
-        == "--steps was 256, then 1,024 (the run was resumed), and --learning-rate changed over these steps"
+        == "--steps was 256, then 512 (the run was resumed), and --learning-rate changed over these steps"
     )
 
 
@@ -225,7 +234,7 @@ def test_code_of_the_users_own_may_be_the_cause(
     (in_tmp / "gravity").write_text("9.8")
     settings = {**SMALL, "steps": 256, "env_backend": "in-process", "anneal_learning_rate": False}
     run = veldt.train("ppo", env="world:make", run_dir="run", **{**settings, "anneal_clip": False}).path
-    veldt.resume(run, steps=500, quiet=True)
+    veldt.resume(run, steps=384, quiet=True)
     result = veldt.reproduce(run, run_dir="same", quiet=True)
     assert (result.difference, result.cause, result.own_code) == (None, None, ["world:make"])
     (in_tmp / "gravity").write_text("5.0")

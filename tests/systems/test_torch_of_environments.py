@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import veldt
+from tiny_runs import TINY
 from veldt.user_code.torch_state import users_torch
 
 CODE = """
@@ -42,6 +43,15 @@ SET = {
     "threads": ("torch.set_num_threads(2)", ""),
 }
 Write = Callable[..., str]
+PLAIN = CODE.format(at_import="", when_made="pass", in_step="")
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> list[torch.Tensor]:
+    """The weights of a run whose environment sets nothing."""
+    module: dict[str, Any] = {}
+    exec(PLAIN, module)
+    return weights(module["Env"], tmp_path_factory.mktemp("without") / "run")
 
 
 @pytest.fixture
@@ -62,25 +72,29 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
     users_torch.__dict__.clear()
 
 
-def weights(env: str, run_dir: Path, recipe: str = "ppo", **settings: Any) -> list[torch.Tensor]:
-    options = {"steps": 512, "hidden": (8,), "num_envs": 4, "quiet": True, "threads": 1, "seed": 1}
-    if recipe == "ppo":
-        options |= {
-            "batch_size": 128,
-            "env_backend": "in-process",
-        }  # a busy machine could choose workers for one of two
-    run = veldt.train(recipe, env=env, run_dir=run_dir, **(options | settings))
-    assert run.summary["steps"] >= 512
-    return [parameter.detach() for parameter in veldt.load(run.path).network.parameters()]
+def weights(env: Any, run_dir: Path, recipe: str = "ppo", **settings: Any) -> list[torch.Tensor]:
+    options: dict[str, Any] = {"steps": 256, "hidden": (8,), "num_envs": 4, "threads": 1}
+    run = veldt.train(
+        recipe,
+        env=env,
+        run_dir=run_dir,
+        seed=1,
+        quiet=True,
+        **((TINY if recipe == "ppo" else options) | settings),
+    )
+    assert run.summary["steps"] >= 256
+    agent = veldt.load(run.path, env=None if isinstance(env, str) else env)
+    return [parameter.detach() for parameter in agent.network.parameters()]
 
 
 PLACES = [(what, place) for what in SET for place in ("at_import", "when_made", "in_step")]
 
 
 @pytest.mark.parametrize(("what", "place"), PLACES)
-def test_the_weights_are_the_same(write: Write, what: str, place: str, tmp_path: Path) -> None:
+def test_the_weights_are_the_same(
+    write: Write, without: list[torch.Tensor], what: str, place: str, tmp_path: Path
+) -> None:
     sets, holds = SET[what]
-    without = weights(write(), tmp_path / "without")
     env = write(**({"in_step": holds} | {place: f"{sets}; {holds}"}))
     before = torch.get_num_threads()
     for one, other in zip(without, weights(env, tmp_path / "with"), strict=True):

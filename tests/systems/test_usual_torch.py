@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import veldt
+from tiny_runs import TINY
 from veldt.agent import make_network
 from veldt.runtime.usual_torch import usual_torch
 
@@ -47,10 +48,8 @@ SURROUNDINGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 
 
 def _trained_and_played(run_dir: Path) -> tuple[float, float, float, np.ndarray]:
-    run = veldt.train(
-        "ppo", env="CartPole-v1", steps=1024, seed=1, batch_size=512, run_dir=run_dir, quiet=True
-    )
-    veldt.resume(run.path, steps=1536, quiet=True)
+    run = veldt.train("ppo", env="CartPole-v1", seed=1, run_dir=run_dir, quiet=True, **TINY)
+    veldt.resume(run.path, steps=TINY["steps"] + 128, quiet=True)
     agent = veldt.load(run.path)
     observation = np.zeros(4, np.float32)
     agent.act(observation)
@@ -75,9 +74,7 @@ def test_a_run_and_its_agent_are_the_same(
 
 
 def test_networks_that_two_threads_make_at_once(tmp_path: Path) -> None:
-    run = veldt.train(
-        "ppo", env="CartPole-v1", steps=512, batch_size=512, run_dir=tmp_path / "run", quiet=True
-    )
+    run = veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, **TINY)
     agent = veldt.load(run.path)
     config, spec = agent.config, agent.spec
     before = torch.get_rng_state()
@@ -113,7 +110,7 @@ def test_the_number_of_threads_is_as_it_was(tmp_path: Path) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(before + 1)
     try:
-        veldt.train("ppo", env="CartPole-v1", steps=512, batch_size=512, run_dir=tmp_path / "run", quiet=True)
+        veldt.train("ppo", env="CartPole-v1", run_dir=tmp_path / "run", quiet=True, **TINY)
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)

@@ -40,9 +40,9 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "env": "CartPole-v1",
         "quiet": True,
         "log_every": 0.1,
-        "steps": 4000,
+        "steps": 3000,
         "actors": 1,
-        "num_envs": 2,
+        "num_envs": 4,
     },
 }
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+
+from scripts import run_script
 from veldt.user_code import by_value
 
 # `np` and `LENGTH` are read by the bodies of classes alone, in the function and in one that it calls.
@@ -54,12 +55,13 @@ print(veldt.run_roles({"actor": veldt.Processes(act)}).returned["actor"][0])
 """
 
 
-def test_names_that_only_class_bodies_read(tmp_path: Path) -> None:
-    tmp_path.joinpath("script.py").write_text(SCRIPT)
-    ran = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert ran.stdout.split() == ["7.0", "7.0"], ran.stderr
+def test_names_that_only_class_bodies_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    run_script(script, monkeypatch)
+    assert capsys.readouterr().out.split() == ["7.0", "7.0"]
 
 
 def test_a_function_that_can_be_imported_stays_itself() -> None:
