@@ -41,9 +41,8 @@ class ParameterGroup:
 
     def __post_init__(self) -> None:
         rule: Any = self.rule
-        if isinstance(rule, type) or not callable(
-            getattr(rule, "state", None)
-        ):  # such as an optimiser of torch
+        # An optimiser of torch, say, or a class.
+        if isinstance(rule, type) or not callable(getattr(rule, "state", None)):
             raise UsageError(
                 f"the parameter group {self.name} has the rule {rule!r}: it must be an update rule of "
                 "veldt.functional.updates, such as Adam()"
