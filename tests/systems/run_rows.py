@@ -10,8 +10,11 @@ from veldt.tracking.metric_names import METRICS
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    """The lines of a JSON-lines file; none of one that is not there."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The lines of a JSON-lines file, without one that is just being written; none of one that is not there."""
+    if not path.exists():
+        return []
+    whole, _, _ = path.read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
