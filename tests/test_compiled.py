@@ -12,9 +12,8 @@ from veldt.compiled import njit
 
 def test_a_function_whose_code_cannot_be_kept() -> None:
     defined: dict[str, Any] = {}
-    exec(
-        "def double(number): return 2 * number", defined
-    )  # of no file, as of one without a writable directory
+    # A function of no file is like one of a file without a writable directory.
+    exec("def double(number): return 2 * number", defined)
     with pytest.raises(RuntimeError, match="no locator available"):
         numba.njit(cache=True)(defined["double"])
     assert njit()(defined["double"])(21) == 42
