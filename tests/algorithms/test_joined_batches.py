@@ -8,20 +8,13 @@ import joint_learner
 import numpy as np
 import pytest
 
-from fork_servers import env_context
-from veldt.runtime.processes import Child
+from fork_servers import answers
 
 
 def learned(algorithm: str, count: int, rendezvous_file: Path) -> list[np.ndarray]:
     """The parameters of each of `count` learners, [P]."""
-    learners = [
-        Child(env_context(), f"learner {rank}", joint_learner.learn, algorithm, rank, count, rendezvous_file)
-        for rank in range(count)
-    ]
-    said = [learner.receive(100.0) for learner in learners]
-    for learner in learners:
-        learner.kill()
-    return [np.frombuffer(each or b"", np.float32) for each in said]
+    said = answers(joint_learner.learn, [(algorithm, rank, count, rendezvous_file) for rank in range(count)])
+    return [np.frombuffer(each, np.float32) for each in said]
 
 
 # Their rollouts have reset steps, and one has more than the other.

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from fork_servers import env_context
+from fork_servers import answers
 from veldt.errors import UsageError
 from veldt.exchange.gradients import AllReduce
-from veldt.runtime.processes import Child
 
 
 def learn(pipe: Connection, rank: int, count: int, rendezvous_file: Path, weights: int) -> None:
@@ -31,14 +30,8 @@ def learn(pipe: Connection, rank: int, count: int, rendezvous_file: Path, weight
 
 def learned(rendezvous_file: Path, weights: list[int]) -> list[list[Any]]:
     """What each learner says, whose weights have these digests."""
-    learners = [
-        Child(env_context(), f"learner {rank}", learn, rank, len(weights), rendezvous_file, own)
-        for rank, own in enumerate(weights)
-    ]
-    said = [learner.receive(60.0) for learner in learners]
-    for learner in learners:
-        learner.kill()
-    return [json.loads(each or b"[]") for each in said]
+    said = answers(learn, [(rank, len(weights), rendezvous_file, own) for rank, own in enumerate(weights)])
+    return [json.loads(each) for each in said]
 
 
 @pytest.fixture(scope="module")

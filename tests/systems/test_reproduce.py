@@ -26,7 +26,7 @@ from veldt.recipes.overrides import with_settings
 from veldt.runs.difference import first_difference
 from veldt.runs.directory import RunDirectory
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "steps": 512,
     "num_envs": 4,
     "batch_size": 128,
@@ -34,8 +34,8 @@ SMALL = {
     "epochs": 2,
     "hidden": (16,),
     "seed": 3,
+    "quiet": True,
 }
-SMALL |= {"quiet": True}
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from veldt.errors import UsageError, did_you_mean
-from veldt.setting_metadata import check_type
+from veldt.setting_metadata import check_type, hints_of
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,10 @@ class Processes:
             raise UsageError(
                 f"a role's function is {self.function!r}: give a function, whose first argument is its process"
             )
-        for name in ("count", "max_restarts", "threads", "gpus"):
-            check_type(f"{name} of Processes", getattr(self, name), int)
-        check_type("deadline_s of Processes", self.deadline_s, float)
         for name, least in {"count": 1, "max_restarts": 0, "deadline_s": 1, "threads": 1, "gpus": 0}.items():
-            if not getattr(self, name) >= least:
-                raise UsageError(f"{name} of Processes is {getattr(self, name)}: it must be at least {least}")
+            value = check_type(f"{name} of Processes", getattr(self, name), hints_of(Processes)[name])
+            if not value >= least:
+                raise UsageError(f"{name} of Processes is {value}: it must be at least {least}")
 
     def pieces(self, known: Collection[str]) -> list[str]:
         """Returns the names of the pieces that the function takes.

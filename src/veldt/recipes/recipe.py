@@ -211,7 +211,7 @@ RECIPES: Registry[Recipe] = recipe_registry.RECIPES
 
 def find(name: str) -> Recipe:
     """Returns the recipe of this name. UsageError, with a suggestion, for an unknown name and for an algorithm's."""
-    if isinstance(name, str) and name in ALGORITHMS and name not in RECIPES:
+    if isinstance(name, str) and name not in RECIPES and name in ALGORITHMS:
         raise UsageError(
             f"'{name}' is an algorithm, and no recipe, which has a system and values of all settings too: take "
             f"--algorithm {name} with the recipe of a system (`veldt recipes --matrix` has all), or register one"

@@ -80,12 +80,13 @@ class CallbackContext:
         Raises:
             UsageError: there is no such file. (A logger would raise, and get nothing more of the run.)
         """
-        if not Path(path).is_file():
+        video = Path(path)
+        if not video.is_file():
             raise UsageError(
-                f"the callback {type(self._caller).__name__} logs the video {path}, and there is no such file: write "
+                f"the callback {type(self._caller).__name__} logs the video {video}, and there is no such file: write "
                 "it before, as mp4"
             )
-        self._loggers.log_video(self.step, Path(path))
+        self._loggers.log_video(self.step, video)
 
     def take_added(self, row: Mapping[str, float]) -> dict[str, float]:
         """Returns and clears the metrics that were added to `row`. UsageError where the row has one of that name."""

@@ -62,8 +62,6 @@ class Monitor:
             self._loggers.rewind(self.steps)
         position = _position(counters["episode_log"]) if counters else None
         self._episodes = EpisodeLog(directory.place, position, on_warning=self.note)
-        # Atari has a time limit of its own, which is longer.
-        self._may_be_endless = not any(position or ()) and not config.env.startswith(ATARI_PREFIX)
         self._began = self._logged_at = time.perf_counter()
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_updates = 0 if counters == {} else None
@@ -78,6 +76,8 @@ class Monitor:
         self._interval_lag, self._interval_lags = 0.0, list[float]()
         self._evaluation: dict[str, float] = {}
         self._has_warned = False
+        # Atari has a time limit of its own, which is longer.
+        self._has_noted_no_end = config.env.startswith(ATARI_PREFIX)
         self._saved: deque[int] = deque()  # steps of checkpoints that no callback knows yet
         self._callbacks = recording.callbacks
         self._callbacks.start(self.steps)
@@ -110,7 +110,6 @@ class Monitor:
 
     def record_episode(self, episode: Episode, seed: int, counts: bool) -> None:
         """Records a finished episode; its reset was given `seed`, and it `counts` for the mean return or not."""
-        self._may_be_endless = False
         self._interval_episodes.append(episode)
         self._episodes.append(
             env=episode.env_index,
@@ -176,9 +175,8 @@ class Monitor:
             self.note(text, "logger")
         if not self._has_warned:
             self._warn(metrics)
-        if self._may_be_endless and self.steps > _LONG * self._config.envs.num_envs:
-            self.note(f"no episode has ended in {self.steps:,} steps: {TO_SET_A_TIME_LIMIT}")
-            self._may_be_endless = False
+        if not self._has_noted_no_end:
+            self._note_no_end()
 
     def _warn(self, metrics: Mapping[str, float]) -> None:
         """Shows the algorithm's warning about its settings, once in a run, if the metrics give a reason for one."""
@@ -186,6 +184,12 @@ class Monitor:
         if warning is not None:
             self.note(f"warning: {warning}", "warning")
             self._has_warned = True
+
+    def _note_no_end(self) -> None:
+        """Says, once in a run, that none of its episodes has ended after many steps."""
+        if self.steps > _LONG * self._config.envs.num_envs and not any(self._episodes.position()):
+            self.note(f"no episode has ended in {self.steps:,} steps: {TO_SET_A_TIME_LIMIT}")
+            self._has_noted_no_end = True
 
     def record_evaluation(
         self, result: Evaluation, steps: int, began_at: int, second: Evaluation | None = None

@@ -47,7 +47,7 @@ class Logger(Protocol):
         return None
 
 
-_METHODS = ("log_config", "log", "log_video", "rewind", "close")
+_METHODS = tuple(name for name in vars(Logger) if not name.startswith("_"))
 
 
 def close_after_failure(logger: Logger) -> None:
