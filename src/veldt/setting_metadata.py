@@ -121,7 +121,13 @@ def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:
             f"the settings of {of} are {settings!r}: they must be a dataclass, a subclass of "
             f"{base.__module__}.{base.__name__}"
         )
-    hints = typing.get_type_hints(settings)
+    try:
+        hints, annotated = hints_of(settings), typing.get_type_hints(settings, include_extras=True)
+    except NameError as error:
+        raise UsageError(
+            f"the settings of {of}, {settings.__name__}, have a type that cannot be found ({error}): import it where "
+            f"{settings.__module__} begins"
+        ) from None
     fields = {field.name: field for field in dataclasses.fields(settings)}
     for name, hint in hints.items():
         if typing.get_origin(hint) is typing.ClassVar:
@@ -145,6 +151,12 @@ def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:
                     "tuple[int, ...]"
                 )
             raise UsageError(f"{setting} has no default value: give it one, since no recipe has to set it")
+        for extra in getattr(annotated[name], "__metadata__", ()):
+            if extra in (Unit, Range):
+                raise UsageError(
+                    f"{setting} is annotated with the class {extra.__name__}, which has no effect: call it, "
+                    f"{extra.__name__}(...)"
+                )
         if not set(_parts_of(hint)) <= _DESCRIBED.keys():
             raise UsageError(
                 f"{setting} has the type {hint}, which cannot be a flag: take bool, int, float, str, a Literal, or a "

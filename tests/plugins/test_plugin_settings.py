@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, make_dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -25,6 +25,7 @@ from veldt.errors import UsageError
 from veldt.recipes import RECIPES, Recipe, Sourced, find
 from veldt.recipes.overrides import build_config
 from veldt.recipes.taken_names import ARGUMENTS
+from veldt.setting_metadata import Range, Unit
 
 
 @pytest.fixture(autouse=True)
@@ -215,3 +216,26 @@ def test_no_argument_that_is_no_setting_can_be_a_setting() -> None:
     of_functions = {*signature(veldt.train).parameters, *signature(veldt.resume).parameters} - {"settings"}
     of_verbs = {one.name for cls in (Launch, Resume) for one in fields(cls)}
     assert (of_functions | of_verbs) - {one.name for one in fields(NetworkConfig)} <= ARGUMENTS
+
+
+@pytest.mark.parametrize(
+    ("hint", "message"),
+    [
+        (
+            Annotated[int, Range],
+            r"'own' of the algorithm mine is annotated with the class Range, .*: call it, Ran",
+        ),
+        (
+            Annotated[int, Unit],
+            r"is annotated with the class Unit, which has no effect: call it, Unit\(\.\.\.\)",
+        ),
+        (
+            "Nowhere",
+            r"^the settings of the algorithm mine, Own, have a type .*\(name 'Nowhere' is not defined\): ",
+        ),
+    ],
+)
+def test_annotations_without_effect_are_refused(hint: Any, message: str) -> None:
+    settings = make_dataclass("Own", [("own", hint, 1)], bases=(PPOConfig,), frozen=True, kw_only=True)
+    with pytest.raises(UsageError, match=message):
+        veldt.register_algorithm("mine", Mine, settings)

@@ -158,3 +158,6 @@ def test_the_matrix_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         "a2c, ppo, dqn, c51, rainbow, ddpg: the system impala needs an algorithm that corrects"
         in "\n".join(lines)
     )
+    with pytest.raises(SystemExit):
+        main(["recipes", "--matrix", "ppo"])
+    assert "--matrix is about all recipes: leave out 'ppo'" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from tiny_runs import TINY
 from veldt.errors import UsageError
 from veldt.runs.directory import RunDirectory
 from veldt.tracking.loggers.choice import named_loggers, opened_loggers
+from veldt.tracking.loggers.group import LoggerGroup
 from veldt.tracking.loggers.logger import missing_of_logger
 from veldt.tracking.metrics import read_metrics
 
@@ -46,6 +47,16 @@ def nothing(run): return None
 def leaves(run): raise SystemExit(3)
 def whole_class(run): return Mine
 """
+
+
+class Emptying(veldt.Logger):
+    """Takes away what it gets."""
+
+    def log_config(self, config: Any) -> None:
+        config["resolved"].clear()
+
+    def log(self, step: int, metrics: Any) -> None:
+        metrics.clear()
 
 
 class Recorder(veldt.Logger):
@@ -263,3 +274,14 @@ class Asynchronous:
 def test_a_logger_that_would_get_nothing_is_refused(logger: Any, said: str) -> None:
     lack = missing_of_logger(logger)
     assert lack.startswith(said) if said else not lack
+
+
+def test_a_logger_gets_its_own_copy(tmp_path: Path) -> None:
+    recorder, config, row = Recorder(), {"resolved": {"seed": 1}}, {"loss": 0.5}
+    loggers = LoggerGroup(tmp_path, [("emptying", Emptying()), ("recorder", recorder)])
+    loggers.log_config(config)
+    loggers.log(1, row)
+    loggers.close()
+    assert recorder.config == config == {"resolved": {"seed": 1}}
+    assert recorder.rows == [(1, row)] and row == {"loss": 0.5}
+    assert not loggers.take_problems()

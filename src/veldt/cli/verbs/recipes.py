@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from veldt.cli.arguments import CommandLine, Positional, parse
 from veldt.cli.verbs.training import ATARI, add_settings, peek
+from veldt.errors import UsageError
+from veldt.setting_text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +49,10 @@ def recipes(arguments: list[str]) -> str:
 
     console = output_console(file=io.StringIO())
     if not arguments or arguments[0].startswith("-"):
-        if parse(Recipes, arguments, "recipes").matrix:
+        given = parse(Recipes, arguments, "recipes")
+        if given.name is not None:
+            raise UsageError(f"--matrix is about all recipes: leave out {shown(given.name)}")
+        if given.matrix:
             _print_matrix(console)
         else:
             _print_recipes(console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class LoggerGroup:
             if number in self._failed or not hasattr(logger, method):  # only `log` must exist
                 continue
             try:
-                getattr(logger, method)(*arguments)
+                getattr(logger, method)(*copy.deepcopy(arguments))  # a logger may change what it gets
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit too: a logger does not end the run
