@@ -138,30 +138,40 @@ def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:
                 f"{setting} is not a field of a dataclass: write @dataclass(frozen=True, kw_only=True) above the class "
                 f"{settings.__name__}"
             )
-        # Without a type it is no field of its class, and objects have the base class's default.
-        if (value := getattr(settings, name, fields[name].default)) is not fields[name].default:
+        _check_default(setting, settings, fields[name])
+        _check_type(setting, hint, getattr(annotated[name], "__metadata__", ()))
+
+
+def _check_default(setting: str, settings: type[Any], field: dataclasses.Field[Any]) -> None:
+    """Raises UsageError unless a field has a default value, the one that its class declares last."""
+    # Without a type it is no field of its class, and objects have the base class's default.
+    if (value := getattr(settings, field.name, field.default)) is not field.default:
+        raise UsageError(
+            f"{setting} is set to {value!r} without a type, which has no effect: write "
+            f"`{field.name}: TYPE = {value!r}` in {settings.__name__}, under @dataclass(frozen=True, kw_only=True)"
+        )
+    if field.default_factory is not dataclasses.MISSING:
+        raise UsageError(
+            f"{setting} has a default_factory: give it a default value that cannot change, such as (1, 2) for "
+            "tuple[int, ...]"
+        )
+    if field.default is dataclasses.MISSING:
+        raise UsageError(f"{setting} has no default value: give it one, since no recipe has to set it")
+
+
+def _check_type(setting: str, hint: Any, annotations: tuple[Any, ...]) -> None:
+    """Raises UsageError unless a flag can have values of the type `hint`, and its annotations have an effect."""
+    for annotation in annotations:
+        if annotation in (Unit, Range):
             raise UsageError(
-                f"{setting} is set to {value!r} without a type, which has no effect: write "
-                f"`{name}: TYPE = {value!r}` in {settings.__name__}, under @dataclass(frozen=True, kw_only=True)"
+                f"{setting} is annotated with the class {annotation.__name__}, which has no effect: call it, "
+                f"{annotation.__name__}(...)"
             )
-        if fields[name].default is dataclasses.MISSING:
-            if fields[name].default_factory is not dataclasses.MISSING:
-                raise UsageError(
-                    f"{setting} has a default_factory: give it a default value that cannot change, such as (1, 2) for "
-                    "tuple[int, ...]"
-                )
-            raise UsageError(f"{setting} has no default value: give it one, since no recipe has to set it")
-        for extra in getattr(annotated[name], "__metadata__", ()):
-            if extra in (Unit, Range):
-                raise UsageError(
-                    f"{setting} is annotated with the class {extra.__name__}, which has no effect: call it, "
-                    f"{extra.__name__}(...)"
-                )
-        if not set(_parts_of(hint)) <= _DESCRIBED.keys():
-            raise UsageError(
-                f"{setting} has the type {hint}, which cannot be a flag: take bool, int, float, str, a Literal, or a "
-                "tuple of one of them"
-            )
+    if not set(_parts_of(hint)) <= _DESCRIBED.keys():
+        raise UsageError(
+            f"{setting} has the type {hint}, which cannot be a flag: take bool, int, float, str, a Literal, or a "
+            "tuple of one of them"
+        )
 
 
 def _parts_of(hint: Any) -> list[Any]:
