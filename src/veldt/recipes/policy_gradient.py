@@ -46,6 +46,20 @@ _PPO_BOX2D: Settings = {
     "normalise_rewards": Sourced(True, "measured here: returns are in the hundreds"),
 }
 
+_PPO_TOY_TEXT: Settings = {
+    "steps": Sourced(300_000, "measured here, Taxi and CliffWalking"),
+    "normalise_rewards": Sourced(
+        True, "measured here: Taxi stays at -200 without, and CliffWalking seldom ends an episode"
+    ),
+}
+
+_ZOO_MOUNTAIN_CAR = "RL Zoo, ppo MountainCar-v0"
+_PPO_MOUNTAIN_CAR: Settings = {
+    "steps": Sourced(500_000, f"measured here (1 M in {_ZOO_MOUNTAIN_CAR})"),
+    "normalise_observations": Sourced(True, _ZOO_MOUNTAIN_CAR),
+    "normalise_rewards": Sourced(True, _ZOO_MOUNTAIN_CAR),
+}
+
 A2C = Recipe(
     name="a2c",
     algorithm="a2c",
@@ -135,7 +149,13 @@ PPO = Recipe(
         "shared": Sourced(False, "RL Zoo: separate policy and value networks"),
         "checkpoint_every": Sourced(100_000, DEFAULT),
     },
-    presets={"mujoco": _PPO_MUJOCO, "box2d": _PPO_BOX2D, "Pendulum-v1": _PPO_PENDULUM},
+    presets={
+        "mujoco": _PPO_MUJOCO,
+        "box2d": _PPO_BOX2D,
+        "toy_text": _PPO_TOY_TEXT,
+        "Pendulum-v1": _PPO_PENDULUM,
+        "MountainCar-v0": _PPO_MOUNTAIN_CAR,
+    },
 )
 
 A3C = Recipe(
