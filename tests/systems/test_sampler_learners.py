@@ -111,7 +111,7 @@ def test_learners_whose_parameters_diverge_are_refused(checkpoint_every: int, tm
         (
             "ppo",
             {"learners": 4, "batch_size": 16, "minibatches": 8},
-            "an update learns from 2 steps, and --learners is 4: each learner must get as many",
+            "an update learns from 2 steps, and --learners is 4: each learner must get one at least",
         ),
         ("a2c", {"learners": 0}, "--learners is 0: it must be at least 1"),
         (

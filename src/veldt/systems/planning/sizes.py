@@ -23,10 +23,10 @@ def check_sizes(config: TrainConfig, spec: EnvSpec) -> None:
 
 
 def _check_shares(rows: int, learners: int) -> None:
-    if rows % learners:
+    if rows < learners:
         raise UsageError(
-            f"an update learns from {rows:,} steps, and --learners is {learners}: each learner must get as many; take "
-            "another --batch-size or other --minibatches, whichever this recipe has, or other --learners"
+            f"an update learns from {rows:,} steps, and --learners is {learners}: each learner must get one at least; "
+            "take a larger batch, fewer --minibatches if this recipe has them, or fewer --learners"
         )
 
 
