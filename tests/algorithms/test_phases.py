@@ -46,6 +46,19 @@ def test_ppo_sees_every_row_once_in_each_pass() -> None:
     assert not torch.equal(orders[0], orders[1])
 
 
+@pytest.mark.parametrize(("minibatches", "sizes"), [(16, {3, 4}), (45, {1, 2}), (60, {1})])
+def test_ppo_makes_as_many_minibatches_as_it_should_of_rows_that_do_not_divide(
+    minibatches: int, sizes: set[int]
+) -> None:
+    """Such as one learner's part of a batch."""
+    own = PPO(PPOConfig(batch_size=4 * minibatches, epochs=1, minibatches=minibatches), ACTION)
+    batches, _ = phase(own)
+    assert len(batches) == minibatches
+    assert {len(batch.action) for batch in batches} == sizes
+    rows = torch.cat([batch.rows for batch in batches if batch.rows is not None])
+    assert torch.equal(rows.sort().values, torch.arange(60))
+
+
 def test_ppo_minibatches_keep_rows_together() -> None:
     own = PPO(PPOConfig(batch_size=60), ACTION)
     rollout, table = eventful(np.random.default_rng(0))

@@ -164,6 +164,7 @@ REFUSED: list[tuple[type[Any], dict[str, Any]]] = [
     (PPOConfig, {"epochs": 0}),
     (PPOConfig, {"minibatches": 0}),
     (PPOConfig, {"batch_size": 1000, "minibatches": 3}),
+    (PPOConfig, {"batch_size": 8, "minibatches": 8}),
     (PPOConfig, {"clip": 0.0}),
     (PPOConfig, {"adam_epsilon": 0.0}),
     (PPOConfig, {"adam_beta_1": 1.0}),
@@ -195,7 +196,7 @@ def test_alternating_needs_two_envs() -> None:
 
 def test_values_at_the_edge_are_allowed() -> None:
     A2CConfig(gamma=0.0, gae_lambda=0.0, ent_coef=0.0, vf_coef=0.0, max_grad_norm=0.0, rmsprop_decay=0.0)
-    PPOConfig(gamma=1.0, gae_lambda=1.0, batch_size=1, minibatches=1, epochs=1)
+    PPOConfig(gamma=1.0, gae_lambda=1.0, batch_size=1, minibatches=1, epochs=1, normalise_advantages=False)
     EnvConfig(num_envs=1, processes=1)
     AtariConfig(no_ops=0, sticky_actions=0.25, frame_skip=1, frame_stack=1)
     RunConfig(steps=1, seed=0, log_every=0.0)

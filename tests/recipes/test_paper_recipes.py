@@ -45,6 +45,8 @@ PPO = {
     "vf_coef": 1.0,
     "ent_coef": 0.01,
 }
+# One factor α falls from 1 to 0, and multiplies the learning rate and the clip range (table 5 there; accel_rl).
+ANNEALED = {"anneal_learning_rate": True, "anneal_clip": True}
 PAPER: dict[str, dict[str, Any]] = {
     "a2c-16": {**POLICY_GRADIENT, "num_envs": 16},
     "a2c-128": {**POLICY_GRADIENT, "num_envs": 128},
@@ -52,14 +54,15 @@ PAPER: dict[str, dict[str, Any]] = {
     "a2c-512": {**POLICY_GRADIENT, "num_envs": 512},
     "a3c-3x16": {**POLICY_GRADIENT, "learners": 3, "num_envs": 3 * 16},
     "a3c-16": {**POLICY_GRADIENT, "learners": 8, "num_envs": 8 * 16},
-    "ppo-8x256": {**PPO, "num_envs": 8, "anneal_learning_rate": True, "max_grad_norm": 0.0},
-    "ppo-128x16": {**PPO, "num_envs": 128, "anneal_learning_rate": True, "max_grad_norm": 0.0},
-    "ppo-512x4": {**PPO, "num_envs": 512, "anneal_learning_rate": True, "max_grad_norm": 0.0},
+    "ppo-8x256": {**PPO, "num_envs": 8, **ANNEALED, "max_grad_norm": 0.0},
+    "ppo-128x16": {**PPO, "num_envs": 128, **ANNEALED, "max_grad_norm": 0.0},
+    "ppo-512x4": {**PPO, "num_envs": 512, **ANNEALED, "max_grad_norm": 0.0},
     "appo-8": {
         **PPO,
         "learners": 8,
         "num_envs": 8 * 8,
         "anneal_learning_rate": False,
+        "anneal_clip": False,
         "max_grad_norm": 0.5,
         "actor_sync_interval": 64,
     },

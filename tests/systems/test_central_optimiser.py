@@ -239,6 +239,27 @@ def test_the_bf16_copy_is_of_the_parameters(local_steps: int) -> None:
         assert not torch.equal(own.bf16_copy, before)
 
 
+def test_the_bf16_copy_includes_what_others_did_to_a_group_that_stays() -> None:
+    class Delayed(Ruled):
+        @property
+        def groups(self) -> tuple[ParameterGroup, ...]:
+            return ParameterGroup("actor", self.rule, ("bias",), every=2), ParameterGroup("critic", self.rule)
+
+    networks = [nn.Linear(4, 3) for _ in range(2)]
+    networks[1].load_state_dict(networks[0].state_dict())
+    first, second = (FlatParameters(network, [network]) for network in networks)
+    values = {PARAMETERS: first.fp32_params, **RMSProp().state(first.fp32_params)}
+    initial = {name: value.numpy().copy() for name, value in values.items()}
+    store, delayed = CentralStore(CentralStoreSpec(initial, 2, 60.0), None), Delayed(RMSProp())
+    one, other = (
+        CentralOptimiser(delayed, own, store.client(rank), 1) for rank, own in enumerate((first, second))
+    )
+    gradient = torch.ones_like(first.fp32_params)
+    other.apply(gradient.clone(), {"actor": 0.1, "critic": 0.1})
+    one.apply(gradient.clone(), {"critic": 0.1})
+    assert torch.equal(first.bf16_copy, first.fp32_params.bfloat16())
+
+
 @pytest.mark.parametrize("local_steps", [1, 3])
 def test_updates_of_other_learners_count_at_each_exchange_and_pull(local_steps: int) -> None:
     own, met = Learners(Adam(), 2, local_steps), list[int]()

@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
+from veldt.sampling.unrolls import Unrolls, unroll_layouts
+from veldt.systems.impala.learner import UnrollReplay, _ImpalaLearner
 from veldt.systems.roles.learner import LearnerRole
 from veldt.systems.roles.messages import UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
@@ -73,6 +78,19 @@ class _Rank(LearnerRole):
 
     def source_metrics(self) -> dict[str, float]:
         return {}
+
+
+def test_impala_takes_a_batch_of_reset_steps_alone() -> None:
+    """Unrolls of one step are, where the episodes of all envs end together."""
+    spec, cpu = EnvSpec({"": ArraySpec((3,), "float32")}, ActionSpec("discrete", (2,))), torch.device("cpu")
+    batch = Unrolls.allocate(spec, unroll_layouts(spec, 1, 2, 2, 0), cpu)
+    assert not batch.rows.valid.any()
+    rank: Any = _Rank(0, 100, _TwoRanks([100], 1000), 1000)
+    rank._plan.config.run.seed, rank._replay, rank._drawn = 1, UnrollReplay({}, 0), 0
+    rank._batch, rank._column, rank._columns, rank._fresh, rank._width = batch, 2, 2, 1, 1
+    rank._network, rank.publish = nn.Linear(3, 2), lambda: None
+    _ImpalaLearner._learn(rank)
+    assert len(rank.seen) == 2 and rank._column == rank._fresh == 0
 
 
 def test_learners_that_share_an_update_make_it_at_the_same_progress() -> None:

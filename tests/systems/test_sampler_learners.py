@@ -108,6 +108,11 @@ def test_learners_whose_parameters_diverge_are_refused(checkpoint_every: int, tm
             {"learners": 4, "batch_size": 18},
             "--batch-size is 18 and --learners is 4: each learner must get as many",
         ),
+        (
+            "ppo",
+            {"learners": 4, "batch_size": 16, "minibatches": 8},
+            "an update learns from 2 steps, and --learners is 4: each learner must get one at least",
+        ),
         ("a2c", {"learners": 0}, "--learners is 0: it must be at least 1"),
         (
             "a2c",

@@ -60,6 +60,12 @@ class PPOConfig(PolicyGradientConfig):
                 f"--batch-size {self.batch_size} does not divide into --minibatches {self.minibatches}: "
                 f"choose a multiple of {self.minibatches}"
             )
+        if self.batch_size == self.minibatches and self.normalise_advantages:
+            raise UsageError(
+                f"--batch-size {self.batch_size} in --minibatches {self.minibatches} are single steps, and the "
+                "advantage of a single one is normalised to 0, so that the policy would not learn: take fewer "
+                "--minibatches, or --no-normalise-advantages"
+            )
         if not 0 <= self.adam_beta_1 < 1:
             raise UsageError(f"--adam-beta-1 is {self.adam_beta_1}: it must be in [0, 1)")
         if self.adam_epsilon <= 0:

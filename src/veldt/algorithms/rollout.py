@@ -106,11 +106,15 @@ class Batch:
         return dataclasses.replace(self, rows=index_M, recurrent=None, **columns)
 
     def split(self, parts: int) -> Iterator[Self]:
-        """Yields `parts` consecutive slices (fewer for few rows) of a batch that has `rows`, without copies."""
+        """Yields `parts` consecutive slices, as even as can be, of a batch that has `rows`, without copies.
+
+        There are fewer only where there are fewer rows: each slice has one at least.
+        """
         assert self.rows is not None
-        chunks = {name: column.chunk(parts) for name, column in self._columns().items()}
-        for number, rows_M in enumerate(self.rows.chunk(parts)):
-            columns = {name: chunk[number] for name, chunk in chunks.items()}
+        parts = min(parts, len(self.rows))
+        slices = {name: column.tensor_split(parts) for name, column in self._columns().items()}
+        for number, rows_M in enumerate(self.rows.tensor_split(parts)):
+            columns = {name: each[number] for name, each in slices.items()}
             yield dataclasses.replace(self, rows=rows_M, recurrent=None, **columns)
 
     def _columns(self) -> dict[str, Any]:

@@ -180,6 +180,8 @@ class CentralOptimiser:
         if not self._is_on_cpu:
             own.fp32_params.copy_(self._host_P)
             own.refresh()
+        elif len(rates) < len(self._rule.members):
+            own.refresh()  # the rule has not rounded the groups that stay, and others may have moved them
         self._on_synchronised()
 
     def _update(self, chunk: Chunk, gradient_P: Tensor, rates: Mapping[str, float]) -> dict[str, Tensor]:

@@ -189,6 +189,7 @@ APPO = Recipe(
         "epochs": Sourced(4, f"{SA}, 5.2"),
         "learning_rate": Sourced(1.25e-4, f"{SA}, A.3: a quarter of PPO's"),
         "anneal_learning_rate": Sourced(False, f"{SA}, A.3"),
+        "anneal_clip": Sourced(False, "accel_rl: it falls by the learning rate's schedule"),
         "max_grad_norm": Sourced(0.5, f"{SA}, A.3 has one; OpenAI baselines ppo2"),
         "local_steps": Sourced(1, f"{SA}, 5.2: 1 to 4"),
         "actor_sync_interval": Sourced(64, f"{SA}, 5.2"),

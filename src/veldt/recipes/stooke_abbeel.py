@@ -118,6 +118,7 @@ STOOKE_ABBEEL = (
             "batch_size": Sourced(2048, f"{SA}, A.3: 8 envs x 256 steps of each learner"),
             "learning_rate": Sourced(6.25e-5, f"{SA}, A.3: a quarter of PPO's"),
             "anneal_learning_rate": Sourced(False, f"{SA}, A.3"),
+            "anneal_clip": Sourced(False, "accel_rl: it falls by the learning rate's schedule"),
             "max_grad_norm": Sourced(0.5, f"{SA}, A.3 has one; OpenAI baselines ppo2"),
             "local_steps": Sourced(1, f"{SA}, 5.2: 1 to 4"),
             "actor_sync_interval": Sourced(64, f"{SA}, 5.2"),

@@ -94,7 +94,8 @@ class _ImpalaLearner(LearnerRole):
                 self._column += self._width
             rollout = self._batch.rollout()
         rows = self._batch.rows
-        self.update(rollout, rows.version[rows.valid], rows.reward.size)
+        # Of all rows: in unrolls of one step, envs whose episodes end together have only reset steps in a batch.
+        self.update(rollout, rows.version, rows.reward.size)
         new = rows.part(slice(0, self._columns - drawn * self._width))  # those drawn have been counted before
         update_observation_statistics(self._network, new, self._edge)
         self.publish()
