@@ -180,14 +180,14 @@ class QLearning(ReplayAlgorithm):
 
     def __init__(self, config: QLearningConfig, action: ActionSpec) -> None:
         super().__init__(config, config.rule())
-        self._action, self._num_actions = action, action.sizes[0]
+        self._action, self.num_actions = action, action.sizes[0]
         self._epsilon_schedule = None if config.epsilon == "" else make_schedule(config, "epsilon")
 
     def network(self, build_torso: BuildTorso) -> Network:
         config = self._config
         return QNetwork(
             lambda: build_torso(last_layer=False, activation="relu"),
-            self._num_actions,
+            self.num_actions,
             atoms=self.atoms,
             dueling=config.dueling,
             noisy=config.noisy,
@@ -254,7 +254,7 @@ class QLearning(ReplayAlgorithm):
         of training steps done; None in evaluation.
         """
         explore, choice = uniform[..., 0], uniform[..., 1]
-        any_action = (choice * self._num_actions).floor().clamp(max=self._num_actions - 1)
+        any_action = (choice * self.num_actions).floor().clamp(max=self.num_actions - 1)
         epsilon_B = self._checked_epsilon(uniform.shape[-2], steps).to(uniform)
         given = torch.where(explore < epsilon_B, any_action, -torch.ones_like(any_action))
         return torch.stack([given, choice], -1)
