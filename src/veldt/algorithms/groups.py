@@ -110,3 +110,8 @@ def group_of(groups: Sequence[ParameterGroup], parameter: str) -> ParameterGroup
     """Returns the group of the parameter with this name; None if it belongs to none."""
     best = max(groups, key=lambda group: group.longest_prefix(parameter))
     return best if best.longest_prefix(parameter) >= 0 else None
+
+
+def shown_member(declared: Any) -> str:
+    """Returns in words what an algorithm declares as `groups` or `target_networks`, for messages."""
+    return "a method without @property" if callable(declared) else repr(declared)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import OffPolicy
-from veldt.algorithms.groups import TargetNetwork, Targets
+from veldt.algorithms.groups import TargetNetwork, Targets, shown_member
 from veldt.algorithms.transitions import Transitions
 from veldt.errors import ARRAYS_DO_NOT_FIT, CheckpointError, UsageError
 from veldt.networks.flat import FlatParameters
@@ -23,7 +23,7 @@ def check_target_networks(declared: Any, names: Sequence[str]) -> None:
         isinstance(one, TargetNetwork) for one in declared.values()
     ):
         raise UsageError(
-            f"the algorithm's target_networks are {declared!r}: they must be a dictionary of "
+            f"the algorithm's target_networks are {shown_member(declared)}: they must be a dictionary of "
             "veldt.algorithms.groups.TargetNetwork by name, {} for none"
         )
     for name, target in declared.items():
