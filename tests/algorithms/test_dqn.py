@@ -103,6 +103,14 @@ def test_loss_selection_and_target_have_noise_of_their_own(double: bool) -> None
     assert same(target.noises, rows[2:])
 
 
+def test_noise_of_each_row_reaches_the_loss() -> None:
+    """A subclass may need it there, as IQN does for its samples of quantiles."""
+    rng = np.random.default_rng(4)
+    drawn = dataclasses.replace(transitions(rng, ROWS), row_noise=torch.randn(ROWS, 3))
+    batch = dqn().targets(table(rng, ROWS), table(rng, ROWS), drawn)
+    assert torch.equal(batch.row_noise, drawn.row_noise)
+
+
 def test_networks_without_noisy_layers_are_given_no_noise() -> None:
     rng = np.random.default_rng(5)
     drawn, online, target = transitions(rng, ROWS), table(rng, ROWS), table(rng, ROWS)

@@ -230,7 +230,7 @@ def test_noisy_layers_explore_in_place_of_epsilon() -> None:
     noise_TBK = own.prepare_noise(uniform_TBK, 0)
     assert bool((noise_TBK[..., 0] == -1).all())
     assert own.exploration(0) == {"rollout/epsilon": 0.0}
-    layers = noise_TBK[..., 1:]
+    layers = noise_TBK[..., own.choice_noise :]
     assert layers.shape[-1] == network.noise_width
     assert float(layers.mean()) == pytest.approx(0.0, abs=0.01)
     assert float(layers.std()) == pytest.approx(1.0, abs=0.01)
@@ -239,6 +239,38 @@ def test_noisy_layers_explore_in_place_of_epsilon() -> None:
     table = Table(TABLE.output)
     own.act(table, torch.arange(WIDTH), noise_TBK[3])
     assert table.noises[0] is not None and torch.equal(table.noises[0], layers[3])
+
+
+class Softmax(DQN):
+    """Draws each action with its share of the softmax over Q, by the Gumbel trick."""
+
+    choice_noise = ACTIONS
+
+    def prepare_choice(self, uniform: Tensor, steps: int | None) -> Tensor:
+        return torch.zeros_like(uniform) if steps is None else -(-uniform.log()).log()
+
+    def choose(self, values_NA: Tensor, choice_NC: Tensor) -> Tensor:
+        return (values_NA + choice_NC).argmax(-1)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_another_rule_chooses_wherever_the_algorithm_acts(noisy: bool) -> None:
+    """In actors as well, which need the values of the action that was taken; noisy layers keep their own noise."""
+    own = Softmax(DQNConfig(noisy=noisy), DISCRETE)
+    noise_TBK = own.prepare_noise(drawn(own.action_noise(network_of(own))), 0)
+    table = Table(TABLE.output)
+    taken = np.stack([own.act(table, torch.arange(WIDTH), noise_BK)[0].numpy() for noise_BK in noise_TBK])
+    shares = np.bincount(taken.ravel(), minlength=ACTIONS) / taken.size
+    np.testing.assert_allclose(shares, TABLE.output[0].softmax(-1).numpy(), atol=0.02)
+    if noisy:
+        assert table.noises[-1] is not None and torch.equal(table.noises[-1], noise_TBK[-1, :, ACTIONS:])
+    else:
+        assert table.noises[-1] is None
+    action_N, extras = own.act_with_values(table, torch.arange(WIDTH), noise_TBK[3])
+    assert np.array_equal(action_N.numpy(), taken[3])
+    assert torch.equal(extras["taken"], TABLE.output[0, action_N])
+    assert extras["best"].tolist() == [3.0] * WIDTH
+    assert bool((own.choose(TABLE.output, own.prepare_noise(drawn(ACTIONS), None)[0]) == BEST).all())
 
 
 def test_in_evaluation_noisy_layers_compute_with_their_means() -> None:

@@ -183,6 +183,8 @@ def test_other_members(member: str, returned: Any, sentence: str, tmp_path: Path
         ("target_networks", None, "target_networks are None: they must be a dictionary of"),
         ("target_networks", {"slow": 0.5}, r"target_networks are {'slow': 0.5}: they must be a dictionary"),
         ("groups", [Adam()], r"groups are \[Adam\(.*\]: they must be a list of"),
+        ("groups", lambda self: (), "^the algorithm's groups are a method without @property: they must"),
+        ("target_networks", lambda self: {}, "target_networks are a method without @property: they must"),
         ("act", None, "^the algorithm mine is Mine, whose act is None: it must be a method"),
         ("loss", 0.5, "^the algorithm mine is Mine, whose loss is 0.5: it must be a method"),
     ],

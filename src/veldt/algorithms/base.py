@@ -120,7 +120,8 @@ class Algorithm(ABC):
 
         Args:
             build_torso: returns a new torso for the env's observations, a module with an attribute `features`, its
-                number of outputs; see `networks.build.build_torso` for its keyword arguments (`top`, `activation`).
+                number of outputs; its keyword arguments are `last_layer` and `activation` of
+                `networks.build.build_torso`.
         """
 
     def own_network(self, own: OwnModules, build_torso: BuildTorso) -> Network:
@@ -148,7 +149,15 @@ class Algorithm(ABC):
     def act(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Returns actions [N, ...] for N observations, and the extras to store with them."""
+        """Returns the actions for N observations, and extras, tensors [N, ...] by name, {} for none.
+
+        Actions are as `ActionSpec` stores them: int64 [N] (Discrete) or [N, D] (MultiDiscrete), float32 [N, D] in units
+        in which -1 and 1 are the bounds (Box). On-policy algorithms get the extras in `Rollout.extras`, [T, B, ...]; a
+        replay buffer does not store them.
+
+        Args:
+            noise: what `prepare_noise` made for these rows, [N, K].
+        """
 
     @abstractmethod
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
@@ -222,6 +231,8 @@ class OnPolicy(Algorithm):
     def minibatches(self, forward: Forward, rollout: Rollout, generator: torch.Generator) -> Iterator[Any]:
         """Yields the batches of one optimisation phase, one per update and at least one; by default the rollout.
 
+        It runs without gradient, and goes on after each update: what follows the last `yield` sees the new parameters.
+
         Args:
             forward: the network's forward pass, for values and targets.
             rollout: T steps of B envs.
@@ -268,7 +279,9 @@ class OffPolicy(Algorithm):
         return 0
 
     def targets(self, forward: Forward, target: Any, transitions: Transitions) -> Any:
-        """Returns the batch for `loss`, with the targets of the loss, without gradient; by default the transitions.
+        """Returns the batch for `loss`, with the targets of the loss; by default the transitions.
+
+        It is called without gradient, as if it were decorated by `torch.no_grad()`.
 
         Args:
             forward: the network's forward pass.

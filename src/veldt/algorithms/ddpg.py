@@ -119,9 +119,7 @@ class DDPG(ReplayAlgorithm):
     def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QLearningBatch:
         after = transitions.next_observation
         target_N = transitions.reward + transitions.discount * target(after, target(after))
-        return QLearningBatch(
-            transitions.observation, transitions.action, target_N, transitions.weight, transitions.noise[:1]
-        )
+        return QLearningBatch.of(transitions, target_N)
 
     def loss(self, forward: Forward, batch: QLearningBatch, progress: float) -> Loss:
         q_N = forward(batch.observation, batch.action)

@@ -85,14 +85,33 @@ class TargetNetwork:
 
 
 class Targets(dict[str, Forward]):
-    """The forward passes of the target networks by name. With a single one, the object itself can be called, too."""
+    """The forward passes of the target networks by name. With a single one, the object itself can be called, too.
+
+    Raises:
+        UsageError: there is no target network of this name, or not a single one.
+    """
 
     def __call__(self, *args: Any) -> Any:
+        if len(self) != 1:
+            raise UsageError(
+                f"target(...) was called, and the algorithm has {len(self)} target networks: it is for a single one; "
+                "give the name, as in target['slow'](...)"
+            )
         (forward,) = self.values()
         return forward(*args)
+
+    def __missing__(self, name: str) -> Forward:
+        raise UsageError(
+            f"the algorithm has no target network {name!r}: `target_networks` has {', '.join(self) or 'none'}"
+        )
 
 
 def group_of(groups: Sequence[ParameterGroup], parameter: str) -> ParameterGroup | None:
     """Returns the group of the parameter with this name; None if it belongs to none."""
     best = max(groups, key=lambda group: group.longest_prefix(parameter))
     return best if best.longest_prefix(parameter) >= 0 else None
+
+
+def shown_member(declared: Any) -> str:
+    """Returns in words what an algorithm declares as `groups` or `target_networks`, for messages."""
+    return "a method without @property" if callable(declared) else repr(declared)

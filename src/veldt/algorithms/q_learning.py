@@ -175,18 +175,19 @@ class QLearning(ReplayAlgorithm):
 
     capabilities = frozenset({REPLAY, DISCRETE})
     _config: QLearningConfig
-    atoms = 1
+    atoms = 1  # outputs of veldt's network for each action
+    choice_noise = 2  # C, uniform random numbers that one action of `choose` needs
 
     def __init__(self, config: QLearningConfig, action: ActionSpec) -> None:
         super().__init__(config, config.rule())
-        self._action, self._num_actions = action, action.sizes[0]
+        self._action, self.num_actions = action, action.sizes[0]
         self._epsilon_schedule = None if config.epsilon == "" else make_schedule(config, "epsilon")
 
     def network(self, build_torso: BuildTorso) -> Network:
         config = self._config
         return QNetwork(
             lambda: build_torso(last_layer=False, activation="relu"),
-            self._num_actions,
+            self.num_actions,
             atoms=self.atoms,
             dueling=config.dueling,
             noisy=config.noisy,
@@ -205,11 +206,14 @@ class QLearning(ReplayAlgorithm):
 
     @abstractmethod
     def values(self, output: Any) -> Tensor:
-        """Returns Q of every action, [N, A], from the network's output."""
+        """Returns Q of every action, float32 [N, A], from the network's output."""
 
     @abstractmethod
     def bellman_target(self, transitions: Transitions, next_output: Any, selector_NA: Tensor) -> Tensor:
-        """Returns the target, from the target network's output and the values that select the next action."""
+        """Returns the target, [N, ...], from the target network's output for the next observation.
+
+        The next action is the one with the largest of `selector_NA`, float32 [N, A].
+        """
 
     @torch.no_grad()
     def targets(self, forward: Forward, target: Forward, transitions: Transitions) -> QLearningBatch:
@@ -218,12 +222,10 @@ class QLearning(ReplayAlgorithm):
         if self._config.double:
             chooser = forward(after, *shared_noise(noise[1:2]))
         target_N = self.bellman_target(transitions, next_output, self.values(chooser))
-        return QLearningBatch(
-            transitions.observation, transitions.action, target_N, transitions.weight, noise[:1]
-        )
+        return QLearningBatch.of(transitions, target_N)
 
     def action_noise(self, network: nn.Module) -> int:
-        return 2 + self._noise_width(network)
+        return self.choice_noise + self._noise_width(network)
 
     def update_noise(self, network: nn.Module) -> int:
         return self._noise_width(network)
@@ -239,15 +241,28 @@ class QLearning(ReplayAlgorithm):
         return width
 
     def prepare_noise(self, uniform: Tensor, steps: int | None) -> Tensor:
-        """[..., 1 + K]: the random action of rows that explore (else -1), and normal noise for noisy layers."""
-        explore, choice = uniform[..., 0], uniform[..., 1]
-        any_action = (choice * self._num_actions).floor().clamp(max=self._num_actions - 1)
-        epsilon_B = self._checked_epsilon(uniform.shape[-2], steps).to(uniform)
-        first = torch.where(explore < epsilon_B, any_action, -torch.ones_like(any_action))
-        layers = torch.special.ndtri(uniform[..., 2:])
+        """[..., C + K]: what `choose` gets, and normal noise for noisy layers."""
+        layers = torch.special.ndtri(uniform[..., self.choice_noise :])
         if steps is None:
             layers = torch.zeros_like(layers)  # zero noise: the layers use their means
-        return torch.cat([first.unsqueeze(-1), layers], -1)
+        return torch.cat([self.prepare_choice(uniform[..., : self.choice_noise], steps), layers], -1)
+
+    def prepare_choice(self, uniform: Tensor, steps: int | None) -> Tensor:
+        """Transforms uniform noise [..., B, C] into the form that `choose` takes, of the same shape.
+
+        By default ε-greedy: the first number is the random action of envs that explore, else -1. `steps` is the number
+        of training steps done; None in evaluation.
+        """
+        explore, choice = uniform[..., 0], uniform[..., 1]
+        any_action = (choice * self.num_actions).floor().clamp(max=self.num_actions - 1)
+        epsilon_B = self._checked_epsilon(uniform.shape[-2], steps).to(uniform)
+        given = torch.where(explore < epsilon_B, any_action, -torch.ones_like(any_action))
+        return torch.stack([given, choice], -1)
+
+    def choose(self, values_NA: Tensor, choice_NC: Tensor) -> Tensor:
+        """Returns the actions that are taken, int64 [N], from Q and the prepared noise; by default ε-greedy."""
+        given_N = choice_NC[..., 0].long()
+        return torch.where(given_N >= 0, given_N, values_NA.argmax(-1))
 
     @abstractmethod
     def gather_action(self, output: Any, action_N: Tensor) -> Tensor:
@@ -262,20 +277,19 @@ class QLearning(ReplayAlgorithm):
     def act_with_values(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        action_N, best_N, output = self._explored(forward, observation, noise)
+        action_N, values_NA, output = self._explored(forward, observation, noise)
         return action_N, {
             "taken": self.gather_action(output, action_N),
-            "best": self.gather_action(output, best_N),
+            "best": self.gather_action(output, values_NA.argmax(-1)),
         }
 
     def _explored(
         self, forward: Forward, observation: Observation, noise: Tensor
     ) -> tuple[Tensor, Tensor, Any]:
-        """Returns the action taken, the best action, and the network's output."""
-        given_N = noise[..., 0].long()
-        output = forward(observation, noise[..., 1:]) if noise.shape[-1] > 1 else forward(observation)
-        best_N = self.values(output).argmax(-1)
-        return torch.where(given_N >= 0, given_N, best_N), best_N, output
+        """Returns the action taken, Q of every action, and the network's output."""
+        output = forward(observation, *shared_noise(noise[..., self.choice_noise :]))
+        values_NA = self.values(output)
+        return self.choose(values_NA, noise[..., : self.choice_noise]), values_NA, output
 
     def best_action(self, forward: Forward, observation: Observation) -> Tensor:
         return self.values(forward(observation)).argmax(-1)
@@ -337,9 +351,9 @@ class QLearning(ReplayAlgorithm):
         return epsilon_B
 
 
-def shared_noise(noise_1K: Tensor) -> tuple[Tensor, ...]:
-    """Extra inputs of a network's forward pass: one noise vector for all rows, if the network has noisy layers."""
-    return (noise_1K,) if noise_1K.shape[-1] else ()
+def shared_noise(noise: Tensor) -> tuple[Tensor, ...]:
+    """Extra inputs of a network's forward pass: noise [1, K] for all rows or [N, K], if it has noisy layers (K > 0)."""
+    return (noise,) if noise.shape[-1] else ()
 
 
 def _interpolate(points: Sequence[tuple[int, float]], batch: int) -> float:

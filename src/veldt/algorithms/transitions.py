@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -18,8 +19,11 @@ def _none() -> Tensor:
 class Transitions:
     """n-step transitions sampled from a replay buffer; all tensors [N, ...] on the learner's device.
 
-    `reward` is the sum of m <= n discounted rewards (clipped if set). `discount` is the factor on the value of
-    `next_observation`: γ^m, or 0 after a termination. `weight` is the importance weight of prioritised sampling.
+    `action` is as `ActionSpec` stores it: int64 [N] of Discrete actions, float32 [N, D] of a Box, in units in which -1
+    and 1 are the bounds. `reward`, float32, is the sum of m <= n discounted rewards (clipped if set). `discount`,
+    float32, is the factor on the value of `next_observation`: γ^m, or 0 after a termination. `weight`, float32, is the
+    importance weight of prioritised sampling, 1 without it. `noise` are standard normals [3, K] for noisy layers: of
+    loss, action selection and target. `row_noise` are standard normals [N, K], K as in `OffPolicy.row_noise`.
     """
 
     observation: Observation
@@ -28,17 +32,32 @@ class Transitions:
     discount: Tensor
     next_observation: Observation
     weight: Tensor
-    noise: Tensor  # standard normals [3, K] for noisy layers: of loss, action selection and target
-    row_noise: Tensor = field(default_factory=_none)  # standard normals [N, K], K as in `OffPolicy.row_noise`
+    noise: Tensor
+    row_noise: Tensor = field(default_factory=_none)
 
 
 @dataclass(frozen=True)
 class QLearningBatch:
-    """Rows to learn from, with fixed targets: `target` is [N], or [N, Z] probabilities of atoms."""
+    """Rows to learn from, with fixed targets: `target` is [N], or [N, Z] probabilities of atoms.
+
+    `noise` is [1, K], that of the loss; all else is as in `Transitions`.
+    """
 
     observation: Observation
     action: Tensor
     target: Tensor
     weight: Tensor
-    noise: Tensor  # [1, K]
-    row_noise: Tensor = field(default_factory=_none)  # [N, K], of `Transitions`
+    noise: Tensor
+    row_noise: Tensor = field(default_factory=_none)
+
+    @classmethod
+    def of(cls, transitions: Transitions, target: Tensor) -> Self:
+        """Returns the rows of `transitions`, with their targets."""
+        return cls(
+            transitions.observation,
+            transitions.action,
+            target,
+            transitions.weight,
+            transitions.noise[:1],
+            transitions.row_noise,
+        )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from numbers import Real
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm
@@ -14,7 +15,7 @@ from veldt.sampling.checked_actions import has_rows
 
 
 def checked_minibatches(returned: Any, algorithm: Algorithm) -> Iterator[Any]:
-    """Yields the batches of `minibatches`.
+    """Yields the batches of `minibatches`, which computes them without gradient.
 
     Raises UsageError if the result cannot be iterated over, and if it has no batch, or None in place of one: the run
     would go on without learning.
@@ -24,7 +25,7 @@ def checked_minibatches(returned: Any, algorithm: Algorithm) -> Iterator[Any]:
             algorithm, "minibatches", returned, "yield the batch of each update, or return a list of them"
         )
     batch = None
-    for batch in returned:
+    for batch in _without_gradient(returned):
         if batch is None:
             break
         yield batch
@@ -33,6 +34,18 @@ def checked_minibatches(returned: Any, algorithm: Algorithm) -> Iterator[Any]:
             f"{algorithm.name}: {type(algorithm).__name__}.minibatches yielded no batch: it must yield the batch of "
             "each update, and at least one"
         )
+
+
+def _without_gradient(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yields the same, computed without gradient; what is done with a batch meanwhile keeps its own mode."""
+    iterator = iter(batches)
+    while True:
+        with torch.no_grad():
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+        yield batch
 
 
 def checked_exploration(returned: Any, algorithm: Algorithm) -> Mapping[str, float]:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from veldt.algorithms.base import Algorithm, Loss
-from veldt.algorithms.groups import ParameterGroup, group_of
+from veldt.algorithms.groups import ParameterGroup, group_of, shown_member
 from veldt.errors import UsageError
 from veldt.functional.updates import clip_by_norm
 from veldt.networks.flat import FlatParameters
@@ -50,7 +50,7 @@ class GroupedRule:
             raise UsageError("the algorithm's groups are empty: give at least one ParameterGroup")
         if not isinstance(groups, Sequence) or not all(isinstance(one, ParameterGroup) for one in groups):
             raise UsageError(
-                f"the algorithm's groups are {groups!r}: they must be a list of "
+                f"the algorithm's groups are {shown_member(groups)}: they must be a list of "
                 "veldt.algorithms.groups.ParameterGroup"
             )
         self.groups = tuple(groups)

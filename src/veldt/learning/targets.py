@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from veldt.algorithms.groups import TargetNetwork, Targets
+from veldt.algorithms.base import OffPolicy
+from veldt.algorithms.groups import TargetNetwork, Targets, shown_member
+from veldt.algorithms.transitions import Transitions
 from veldt.errors import ARRAYS_DO_NOT_FIT, CheckpointError, UsageError
 from veldt.networks.flat import FlatParameters
 from veldt.networks.precision import Forward, Network
@@ -21,7 +23,7 @@ def check_target_networks(declared: Any, names: Sequence[str]) -> None:
         isinstance(one, TargetNetwork) for one in declared.values()
     ):
         raise UsageError(
-            f"the algorithm's target_networks are {declared!r}: they must be a dictionary of "
+            f"the algorithm's target_networks are {shown_member(declared)}: they must be a dictionary of "
             "veldt.algorithms.groups.TargetNetwork by name, {} for none"
         )
     for name, target in declared.items():
@@ -65,6 +67,20 @@ class TargetNetworks:
             self._parameters[name], self._names[name] = parameters, own
             self._parts[name] = parameters.slices(target.prefix)
             self.forwards[name] = compiled(network)
+
+    def batch(self, algorithm: OffPolicy, forward: Forward, transitions: Transitions) -> Any:
+        """Returns what the algorithm's `targets` makes of transitions, without gradient.
+
+        Raises UsageError if it returns None.
+        """
+        with torch.no_grad():
+            batch = algorithm.targets(forward, self.forwards, transitions)
+        if batch is None:
+            raise UsageError(
+                f"{algorithm.name}: {type(algorithm).__name__}.targets returned None: it must return the batch that "
+                "`loss` gets"
+            )
+        return batch
 
     def move(self, before: int, version: int) -> None:
         """Makes the updates that are due from version `before` of the parameters to `version`.

@@ -91,7 +91,7 @@ class ReplayLearner(LearnerRole):
         self._empty_since = time.monotonic()
         batch, transitions = taken
         with self._clock("train"):
-            targets = self._off_policy.targets(self._forward, self._targets.forwards, transitions)
+            targets = self._targets.batch(self._off_policy, self._forward, transitions)
         loss = self.update(targets, batch.version_N, len(batch))
         self._batches.prefetch()
         self.publish()

@@ -64,7 +64,7 @@ class TrainedNetwork:
         assert isinstance(self.algorithm, OffPolicy)
         return ReplaySource(
             self.algorithm,
-            partial(self.algorithm.targets, self.forward, self.targets.forwards),
+            partial(self.targets.batch, self.algorithm, self.forward),
             slot,
             buffer,
             BatchConverter(slot.spec, NoiseWidths.of(self.algorithm, self.network), self.run_plan.device),
