@@ -97,3 +97,27 @@ def test_no_two_children_draw_the_same_random_numbers() -> None:
         strict=True,
     ):
         assert len(set(numbers)) == len(children), name
+
+
+def test_a_program_ends_whose_daemon_thread_has_children_and_starts_more() -> None:
+    """As one does that trains in a thread. `multiprocessing` waits for its processes, and these do not heed SIGTERM."""
+    code = f"""
+import sys, threading
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from children import ignores_signals
+from veldt.runtime.processes import Child, forkserver
+
+begun = threading.Event()
+
+def trains():
+    while True:
+        child = Child(forkserver(["veldt.envs.worker"]), "a child", ignores_signals)
+        assert child.receive(20) == b"begun"
+        begun.set()
+        child.receive(1000)
+
+threading.Thread(target=trains, daemon=True).start()
+begun.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
