@@ -17,12 +17,20 @@ def fill_closed_streams() -> None:
     os.close(descriptor)
 
 
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a stream is a terminal. A program's own, which writes to two places, say, may have `write` alone."""
+    asked = getattr(stream, "isatty", None)
+    return asked is not None and bool(asked())
+
+
 def discard_output(stream: TextIO) -> None:
     """Redirects a stream that cannot be written to the null device.
 
     What is left in its buffer would fail again at exit, and turn success into exit code 120.
     """
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(
+        OSError, ValueError, AttributeError
+    ):  # a program's own stream may have no descriptor
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)

@@ -9,6 +9,8 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
+from veldt.runtime.processes import leave_signals_to_parent
+
 
 def answers(pipe: Connection) -> None:
     """Says back what it is told, until its parent ends."""
@@ -29,3 +31,10 @@ def closes_and_lingers(pipe: Connection) -> None:
     pipe.close()
     time.sleep(0.5)
     os._exit(7)
+
+
+def ignores_signals(pipe: Connection) -> None:
+    """Does not heed signals to end, as a run's processes, which stop when the process that trains tells them to."""
+    leave_signals_to_parent()
+    pipe.send_bytes(b"begun")
+    time.sleep(1000)

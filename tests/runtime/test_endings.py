@@ -1,12 +1,16 @@
-"""What a process of veldt prepares for the processes that an environment forks from it."""
+"""What a process of veldt prepares for the processes that an environment forks from it, and how an end is described."""
 
 from __future__ import annotations
 
+import resource
+import signal
 import subprocess
 import sys
 import textwrap
 
 import pytest
+
+from veldt.runtime.endings import how_it_ended
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked to end them")
 
@@ -99,3 +103,14 @@ def test_threads_that_fork_keep_their_signals() -> None:
             thread.join()
     """
     assert output_of(code) == ""
+
+
+def test_a_limit_of_cpu_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on the login nodes of clusters; it ends a process by SIGKILL where it is the hard limit, too."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (600, 600))
+    limit = "its limit of 600 s of CPU time (ulimit -t)"
+    assert how_it_ended(-signal.SIGKILL) == (
+        f"was killed by SIGKILL (by hand, by {limit}, or by the system for lack of memory)"
+    )
+    assert how_it_ended(-signal.SIGXCPU) == f"was killed by SIGXCPU ({limit})"
+    assert how_it_ended(-signal.SIGSEGV) == "was killed by SIGSEGV"

@@ -118,3 +118,25 @@ def test_nothing_else_is_removed(tmp_path: Path) -> None:
     remove_orphans(tmp_path, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, *folders, "pymp-link"])
     assert (tmp_path / "mine" / dead).exists()
+
+
+def test_a_child_of_multiprocessing_has_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One that trains, in a pool, removes its folder or leaves it with its mark: not that of its parent."""
+    child = """
+import multiprocessing, os
+from multiprocessing import util
+from veldt.runtime.orphans import mark_own
+
+def train():
+    mark_own()
+    print(util.get_temp_dir(), flush=True)
+
+print(util.get_temp_dir(), flush=True)
+process = multiprocessing.get_context("fork").Process(target=train)
+process.start()
+process.join()
+print(os.listdir(util.get_temp_dir()))
+"""
+    temporary = tmp_path_factory.mktemp("short")
+    parents, childs, left = ended(child, temporary).stdout.splitlines()
+    assert parents != childs and left == "[]" and not list(temporary.iterdir())

@@ -97,3 +97,46 @@ def test_no_two_children_draw_the_same_random_numbers() -> None:
         strict=True,
     ):
         assert len(set(numbers)) == len(children), name
+
+
+def test_a_program_ends_whose_daemon_thread_has_children_and_starts_more() -> None:
+    """As one does that trains in a thread. `multiprocessing` waits for its processes, and these do not heed SIGTERM."""
+    code = f"""
+import sys, threading
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from children import ignores_signals
+from veldt.runtime.processes import Child, forkserver
+
+begun = threading.Event()
+
+def trains():
+    while True:
+        child = Child(forkserver(["veldt.envs.worker"]), "a child", ignores_signals)
+        assert child.receive(20) == b"begun"
+        begun.set()
+        child.receive(1000)
+
+threading.Thread(target=trains, daemon=True).start()
+begun.wait()
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_the_end_of_a_child_is_known_where_the_program_has_blocked_all_signals() -> None:
+    """Its fork server would inherit that, and learns of its children's ends by SIGCHLD."""
+    code = f"""
+import signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from children import closes_and_lingers
+from veldt.runtime.processes import Child, forkserver
+
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 30))
+child = Child(forkserver(["veldt.envs.worker"]), "a child", closes_and_lingers)
+assert child.receive(20) is None
+print(child.cause_of_death())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], timeout=60, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("exited with code 7\n", "")

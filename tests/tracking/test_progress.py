@@ -191,3 +191,26 @@ def test_a_stream_without_the_signs_gets_others_instead() -> None:
     shown.update({"step": 1})
     stream.seek(0)
     assert stream.read() == "d?j? vu\nstep 1/100 (1%)\n"
+
+
+def test_a_programs_own_stream_that_has_little_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that writes to the terminal and to a file: it is asked neither for a terminal nor for a descriptor."""
+
+    class Both:
+        def __init__(self) -> None:
+            self.text = ""
+
+        def write(self, text: str) -> None:
+            if len(self.text) > 20:
+                raise OSError
+            self.text += text
+
+        def flush(self) -> None:
+            pass
+
+    both = Both()
+    monkeypatch.setattr(sys, "stderr", both)
+    with Progress("ppo", 100) as progress:
+        progress.note("a line of some length")
+        progress.note("a disk is full")
+    assert both.text == "a line of some length\n"

@@ -20,6 +20,7 @@ from veldt.setting_metadata import check_type
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.driver.outcome import stop_on_signals
 from veldt.user_code import by_value
+from veldt.user_code.imports import refuse_training_in_import
 
 _POLL_S = 0.1
 
@@ -56,6 +57,7 @@ def run_roles(
         KeyboardInterrupt: on Ctrl-C or SIGTERM, after all have ended; its argument is the `Finished`. What a function
             raises meanwhile is only logged.
     """
+    refuse_training_in_import()
     check_type("cluster", cluster, str | None)
     check_type("seconds", seconds, float | None)
     check_type("stop_s", stop_s, float)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import select
 import signal
 import threading
@@ -25,8 +26,13 @@ def how_it_ended(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         return f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
-    why = " (by hand, or by the system for lack of memory)" if -code == signal.SIGKILL else ""
-    return f"was killed by {name}{why}"
+    # A limit of CPU time ends a process by SIGXCPU, which it may catch, and then by SIGKILL.
+    seconds = resource.getrlimit(resource.RLIMIT_CPU)[0]
+    limit = "" if seconds == resource.RLIM_INFINITY else f"its limit of {seconds:,} s of CPU time (ulimit -t)"
+    if -code == signal.SIGKILL:
+        causes = ["by hand", *([f"by {limit}"] if limit else []), "or by the system for lack of memory"]
+        return f"was killed by {name} ({', '.join(causes)})"
+    return f"was killed by {name}" + (f" ({limit})" if limit and -code == signal.SIGXCPU else "")
 
 
 def end_with(parent_pipe: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import math
@@ -136,6 +137,17 @@ def _close_parent_ends() -> None:
 
 
 os.register_at_fork(after_in_child=_close_parent_ends)
+_ends = threading.Event()  # this program, which may train in a thread that is a daemon
+
+
+def _end_with_program() -> None:
+    _ends.set()
+    _close_parent_ends()
+
+
+# Called before the function that `multiprocessing`, imported above, has registered. That would wait for them for ever:
+# SIGTERM, by which it asks them to end, has no effect on them.
+atexit.register(_end_with_program)
 
 
 class Child:
@@ -148,6 +160,8 @@ class Child:
         self, context: ForkServerContext, name: str, target: Callable[..., None], *args: Any
     ) -> None:
         self.name = name
+        if _ends.is_set() and threading.current_thread() is not threading.main_thread():
+            raise SystemExit  # of a thread: in place of those that were ended with the program it would start others
         self.pipe, theirs = context.Pipe()
         parent_pipe, self._parent_end = context.Pipe(duplex=False)
         _parent_ends.add(self._parent_end)  # before the start, during which another thread may fork

@@ -43,6 +43,7 @@ from veldt.tracking.callback import Callback
 from veldt.tracking.loggers.logger import Logger
 from veldt.tracking.progress import Progress, Silent
 from veldt.tracking.recording import Recording, RecordingPlan, named_functions
+from veldt.user_code.imports import refuse_training_in_import
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def run_system(
         UsageError: the run is not possible as asked; nothing was written.
         VeldtError: training failed; a note says how to resume, if possible.
     """
+    refuse_training_in_import()
     check_request(request, options.cluster)
     remove_orphans()  # a run in one process starts no server, which would
     asked = request.config.run

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import IO, TYPE_CHECKING
 
+from veldt.standard_streams import is_terminal
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -17,5 +19,5 @@ def output_console(file: IO[str] | None = None) -> Console:
     """
     from rich.console import Console
 
-    terminal = sys.stdout.isatty()
+    terminal = is_terminal(sys.stdout)
     return Console(file=file, force_terminal=terminal if file else None, width=None if terminal else 140)

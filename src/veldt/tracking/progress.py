@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from veldt.standard_streams import discard_output
+from veldt.standard_streams import discard_output, is_terminal
 from veldt.tracking.progress_views import panel, plain_line
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Progress:
     def _start_panel(self) -> None:
         encoding = (getattr(self._stream, "encoding", None) or "").lower()
         if (
-            not self._stream.isatty()
+            not is_terminal(self._stream)
             or os.environ.get("TERM", "") in ("", "dumb")
             or not encoding.startswith("utf")
         ):

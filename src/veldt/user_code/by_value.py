@@ -20,6 +20,8 @@ from typing import Any
 
 import cloudpickle
 
+from veldt.user_code.imports import for_its_functions
+
 
 def dumps(value: Any, *functions: Any) -> bytes:
     """Returns `value` as bytes for `loads`. `functions` are those in it; by default it is one itself."""
@@ -29,7 +31,8 @@ def dumps(value: Any, *functions: Any) -> bytes:
 
 def loads(data: bytes) -> Any:
     """Returns the value that `dumps` was given, its functions with all the globals that they read."""
-    value, copied = cloudpickle.loads(data)
+    with for_its_functions():
+        value, copied = cloudpickle.loads(data)
     for function, missed in copied:
         for name, each in missed.items():  # the copies of one module's functions share their globals
             function.__globals__.setdefault(name, each)

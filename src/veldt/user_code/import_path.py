@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from veldt.errors import UsageError, did_you_mean
+from veldt.user_code.imports import for_its_functions
 from veldt.user_code.module_files import find_module
 from veldt.user_code.torch_state import users_torch
 from veldt.user_code.working_directory import directory_or_none
@@ -60,7 +61,7 @@ def load_module(name: str) -> ModuleType:
         # A console script's path lacks the working directory, where the user's file is. For a module from elsewhere
         # the directory is not added: the module's own imports could then come from another person's run directory.
         sys.path.insert(0, cwd)
-    with users_torch:
+    with users_torch, for_its_functions():
         return importlib.import_module(name)
 
 

@@ -145,8 +145,9 @@ def _ensure_servers() -> None:
     _collect(0.0)
     for begin in (resource_tracker.ensure_running, forkserver_module.ensure_running):
         # The servers inherit the mask: signals to end are for this process, which needs the servers for its last
-        # checkpoint.
+        # checkpoint; by SIGCHLD, which user code may have blocked here, they learn of the ends of their processes.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         try:
             with safe_path(), folder_known(util.get_temp_dir()):
                 begin()

@@ -41,6 +41,8 @@ def make_folder(config: dict[str, Any]) -> Path:
     """
     global _maker
     _maker = os.getpid()
+    if not _removes(config.get("tempdir")):
+        config.pop("tempdir", None)
     parent = parent_of_sockets()
     if config.get("tempdir") is None and parent != Path(tempfile.gettempdir()):
         try:
@@ -55,6 +57,13 @@ def make_folder(config: dict[str, Any]) -> Path:
         util.Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=-100)
         config["tempdir"] = folder
     return Path(util.get_temp_dir())
+
+
+def _removes(folder: str | None) -> bool:
+    """Whether this process removes `folder` at its end. Otherwise it is its parent's, whose configuration
+    `multiprocessing` passes on: a process of a pool, say, that trains, must not take it away."""
+    finalizers: list[Any] = list(util._finalizer_registry.values())  # type: ignore[attr-defined]
+    return any(each._pid == os.getpid() and folder in each._args for each in finalizers)
 
 
 @contextlib.contextmanager
