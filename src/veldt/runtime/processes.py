@@ -162,8 +162,10 @@ class Child:
         self.name = name
         if _ends.is_set() and threading.current_thread() is not threading.main_thread():
             raise SystemExit  # of a thread: in place of those that were ended with the program it would start others
-        self.pipe, theirs = context.Pipe()
+        # Before `pipe`: of an object that nothing refers to, the first attribute closes first, and the process must be
+        # ended before it reads the end of its pipe.
         parent_pipe, self._parent_end = context.Pipe(duplex=False)
+        self.pipe, theirs = context.Pipe()
         _parent_ends.add(self._parent_end)  # before the start, during which another thread may fork
         self._process = context.Process(
             target=_run_until_parent_ends, args=(parent_pipe, target, theirs, *args), name=name, daemon=True
