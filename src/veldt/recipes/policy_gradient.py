@@ -47,11 +47,11 @@ _PPO_BOX2D: Settings = {
 }
 
 _PPO_TOY_TEXT: Settings = {
-    "steps": Sourced(300_000, "measured here, Taxi and CliffWalking"),
+    "steps": Sourced(500_000, "measured here, Taxi (300,000 leave one start in thirty unsolved)"),
     "normalise_rewards": Sourced(
         True, "measured here: Taxi stays at -200 without, and CliffWalking seldom ends an episode"
     ),
-    "ent_coef": Sourced("linear:0.1:0", "measured here: a small one finds no way in some seeds"),
+    "ent_coef": Sourced("linear:0.3:0", "measured here: with 0.1 one seed in three ends in a loop"),
 }
 
 _ZOO_MOUNTAIN_CAR = "RL Zoo, ppo MountainCar-v0"
