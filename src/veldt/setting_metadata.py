@@ -90,11 +90,17 @@ def hints_of(cls: type[Any]) -> Mapping[str, Any]:
 
 
 @_once
+def annotated_hints_of(cls: type[Any]) -> Mapping[str, Any]:
+    """Returns the types of a settings class by the setting's name, with what `Annotated` adds."""
+    return typing.get_type_hints(cls, include_extras=True)
+
+
+@_once
 def ranges_of(cls: type[Any]) -> Mapping[str, Range]:
     """Returns the ranges that a settings class and its bases declare, by the setting's name; the nearest class's."""
     ranges: dict[str, Range] = {}
     for owner in reversed(cls.__mro__):
-        hints = typing.get_type_hints(owner, include_extras=True) if hasattr(owner, _FIELDS) else {}
+        hints = annotated_hints_of(owner) if hasattr(owner, _FIELDS) else {}
         for name, hint in hints.items():
             declared = [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Range)]
             if declared:
@@ -122,7 +128,7 @@ def check_settings_class(of: str, settings: Any, base: type[Any]) -> None:
             f"{base.__module__}.{base.__name__}"
         )
     try:
-        hints, annotated = hints_of(settings), typing.get_type_hints(settings, include_extras=True)
+        hints, annotated = hints_of(settings), annotated_hints_of(settings)
     except NameError as error:
         raise UsageError(
             f"the settings of {of}, {settings.__name__}, have a type that cannot be found ({error}): import it where "

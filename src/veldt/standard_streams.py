@@ -26,11 +26,10 @@ def is_terminal(stream: TextIO) -> bool:
 def discard_output(stream: TextIO) -> None:
     """Redirects a stream that cannot be written to the null device.
 
-    What is left in its buffer would fail again at exit, and turn success into exit code 120.
+    What is left in its buffer would fail again at exit, and turn success into exit code 120. A program's own stream may
+    have no descriptor.
     """
-    with contextlib.suppress(
-        OSError, ValueError, AttributeError
-    ):  # a program's own stream may have no descriptor
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)

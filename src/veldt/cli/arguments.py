@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, NoReturn
 
 from veldt.errors import UsageError, did_you_mean
-from veldt.setting_metadata import TOO_LARGE, bound_of_64_bits, check_path, schedule
+from veldt.setting_metadata import TOO_LARGE, annotated_hints_of, bound_of_64_bits, check_path, schedule
 from veldt.setting_text import flag, in_help
 
 _NEGATIVE_NUMBER = re.compile(r"-[\d.]")
@@ -97,7 +97,7 @@ def settings_of(
         defaults: whether the help shows the defaults.
         values: defaults by name, in the place of the class's own.
     """
-    hints, help_texts = typing.get_type_hints(cls, include_extras=True), _field_docstrings(cls)
+    hints, help_texts = annotated_hints_of(cls), _field_docstrings(cls)
     settings = []
     for field in dataclasses.fields(cls):
         kind, *extras = _unwrapped(hints[field.name])

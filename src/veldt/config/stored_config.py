@@ -13,6 +13,7 @@ from veldt.config.system_registry import SYSTEMS
 from veldt.config.train_config import SECTIONS, TrainConfig
 from veldt.errors import CheckpointError, UsageError
 from veldt.registry import Registry, is_plugin
+from veldt.setting_metadata import hints_of
 from veldt.setting_text import shown
 
 _NOT_OURS = "config.json is not as veldt wrote it"  # the end of a sentence about a stored configuration
@@ -66,7 +67,7 @@ def _not_registered(values: Mapping[str, Any]) -> str:
 
 
 def _build(cls: type[Any], values: Mapping[str, Any]) -> Any:
-    hints = typing.get_type_hints(cls)
+    hints = hints_of(cls)
     known = {f.name for f in dataclasses.fields(cls)}
     if unknown := sorted(set(values) - known):
         reader = (

@@ -47,7 +47,7 @@ _PPO_BOX2D: Settings = {
 }
 
 _PPO_TOY_TEXT: Settings = {
-    "steps": Sourced(500_000, "measured here, Taxi (300,000 leave one start in thirty unsolved)"),
+    "steps": Sourced(500_000, "measured here, Taxi (300,000 leave a few starts of a hundred unsolved)"),
     "normalise_rewards": Sourced(
         True, "measured here: Taxi stays at -200 without, and CliffWalking seldom ends an episode"
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import typing
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +23,7 @@ from veldt.recipes.env_family import FAMILIES, family_of
 from veldt.recipes.taken_names import check_names
 from veldt.registry import Registry
 from veldt.replay.settings import ReplayConfig
-from veldt.setting_metadata import Unit
+from veldt.setting_metadata import Unit, annotated_hints_of
 from veldt.setting_text import in_table
 
 SA = "Stooke & Abbeel 2018"
@@ -195,7 +194,7 @@ class Recipe:
         settings, rows = self.settings(config.env, config.algorithm), []
         for section in self.sections(config.algorithm):
             part = getattr(config, section)
-            hints = typing.get_type_hints(type(part), include_extras=True)
+            hints = annotated_hints_of(type(part))
             for setting in dataclasses.fields(part):
                 source = settings[setting.name].source if setting.name in settings else DEFAULT
                 if setting.name in given:

@@ -23,16 +23,17 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def how_it_ended(code: int) -> str:
     """Describes the exit code of a process, as the end of a sentence; -N stands for the signal N."""
     try:
-        name = signal.Signals(-code).name
+        number = signal.Signals(-code)
     except ValueError:
         return f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
     # A limit of CPU time ends a process by SIGXCPU, which it may catch, and then by SIGKILL.
     seconds = resource.getrlimit(resource.RLIMIT_CPU)[0]
     limit = "" if seconds == resource.RLIM_INFINITY else f"its limit of {seconds:,} s of CPU time (ulimit -t)"
-    if -code == signal.SIGKILL:
-        causes = ["by hand", *([f"by {limit}"] if limit else []), "or by the system for lack of memory"]
-        return f"was killed by {name} ({', '.join(causes)})"
-    return f"was killed by {name}" + (f" ({limit})" if limit and -code == signal.SIGXCPU else "")
+    causes = {
+        signal.SIGKILL: f" (by hand, {f'by {limit}, ' if limit else ''}or by the system for lack of memory)",
+        signal.SIGXCPU: f" ({limit})" if limit else "",
+    }
+    return f"was killed by {number.name}{causes.get(number, '')}"
 
 
 def end_with(parent_pipe: int) -> None:
