@@ -115,8 +115,7 @@ def test_a_process_that_is_lost_while_its_envs_are_saved_is_replaced(
     def send_and_lose(handle: WorkerHandle, message: bytes) -> None:
         if not lost and unpack(message)[0]["call"] == "save" and handle.index == 1:
             lost.append("env process 1")
-            if lose is stop_child:
-                stop_child("env process 1")  # it has work, and does not answer
+            stop_child("env process 1")  # it has work, and does not answer, however late it is killed
             send(handle, message)
             if lose is kill_child:
                 kill_child("env process 1")
