@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from veldt.errors import PluginError, UsageError, as_error, described, did_you_mean
 from veldt.user_code.attribution import record_part
 from veldt.user_code.import_path import load_module
+from veldt.user_code.imports import for_its_functions
 from veldt.user_code.module_files import find_module
 from veldt.user_code.torch_state import users_torch
 
@@ -166,7 +167,7 @@ def _import_installed() -> list[str]:
     imported = []
     for entry in metadata.entry_points(group=GROUP):
         try:
-            with users_torch:
+            with users_torch, for_its_functions():
                 importlib.import_module(entry.module)
             imported.append(entry.module)
             if entry.dist is not None:

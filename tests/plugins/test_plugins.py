@@ -231,6 +231,16 @@ def test_a_broken_plugin_breaks_only_what_needs_it(tmp_path: Path) -> None:
     assert "the plug-in veldt_broken could not be imported (RuntimeError: half installed)" in failed.stderr
 
 
+def test_an_installed_plugin_that_trains_as_it_is_imported_is_refused(tmp_path: Path) -> None:
+    """Every command imports it, and every process of a run."""
+    site = tmp_path / "site"
+    install(site, "veldt_trains", 'import veldt\nveldt.train("ppo", env="CartPole-v1", steps=200)\n')
+    listed = command("recipes", cwd=tmp_path, path=site)
+    assert listed.returncode == 0 and not (tmp_path / "runs").exists()
+    refused = f"{site / 'veldt_trains.py'}:2 begins a training while it is imported"
+    assert f"the plug-in veldt_trains could not be imported (UsageError: {refused}" in listed.stdout
+
+
 def test_a_package_that_fails_after_its_submodule_leaves_nothing(tmp_path: Path) -> None:
     site = tmp_path / "site"
     install(site, "veldt_half", BROKEN)

@@ -123,6 +123,12 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
         ("My PPO", Mine, PPOConfig, "a name is lower-case letters, digits and dashes"),
         (5, Mine, PPOConfig, "^the algorithm is called 5: a name is lower-case letters"),
         ("ppo", Mine, PPOConfig, r"veldt\.algorithms\.builtin has registered one of that name"),
+        (
+            "mine",
+            Mine,
+            A2CConfig,
+            r"are A2CConfig, and Mine\.__init__ takes PPOConfig: derive A2CConfig from it",
+        ),
         ("mine", PPOConfig, PPOConfig, "must be a subclass of veldt.algorithms.base.OnPolicy or OffPolicy"),
         ("mine", Mine, dict, "must be a dataclass, a subclass of .*AlgorithmConfig"),
         ("mine", DQN, PPOConfig, "must be a dataclass, a subclass of .*OffPolicyConfig"),

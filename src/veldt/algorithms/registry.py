@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from dataclasses import dataclass
 
 from veldt.algorithms.base import Algorithm, OffPolicy, OnPolicy
@@ -45,7 +46,8 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
 
     Raises:
         UsageError: a class is not of the required kind, lacks a method or has something else in its place, the
-            capabilities are no set or one is unknown, or another module has registered an algorithm of this name.
+            capabilities are no set or one is unknown, the settings are not those that the algorithm's `__init__`
+            declares, or another module has registered an algorithm of this name.
     """
     if not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
         raise UsageError(
@@ -75,6 +77,11 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
             "veldt.algorithms.policy_gradient.PolicyGradient, whose policy parameters actors send to the learner"
         )
     check_settings_class(f"the algorithm {name}", settings, OffPolicyConfig if replays else AlgorithmConfig)
+    if not issubclass(settings, takes := _settings_taken_by(algorithm)):
+        raise UsageError(
+            f"the settings of the algorithm {name} are {settings.__name__}, and {algorithm.__name__}.__init__ takes "
+            f"{takes.__name__}: derive {settings.__name__} from it"
+        )
     if missing := sorted(algorithm.__abstractmethods__):
         raise UsageError(
             f"the algorithm {name} is {algorithm.__name__}, which does not define {', '.join(missing)}: do so, or "
@@ -86,3 +93,14 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
                 f"the algorithm {name} is {algorithm.__name__}, whose {method} is {own!r}: it must be a method"
             )
     ALGORITHMS.add(name, AlgorithmEntry(algorithm, settings), registering_module())
+
+
+def _settings_taken_by(algorithm: type[Algorithm]) -> type[AlgorithmConfig]:
+    """Returns the settings that the constructor declares, as in `def __init__(self, config: PPOConfig, action)`."""
+    try:
+        hints = typing.get_type_hints(algorithm.__init__)
+    except Exception:  # a name that is imported for type checkers alone: nothing else needs it
+        hints = {}
+    after_self = list(inspect.signature(algorithm.__init__).parameters)[1:]
+    taken = hints.get(after_self[0]) if after_self else None
+    return taken if isinstance(taken, type) and issubclass(taken, AlgorithmConfig) else AlgorithmConfig
