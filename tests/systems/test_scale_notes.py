@@ -10,7 +10,6 @@ import gymnasium
 import pytest
 
 import veldt
-from tiny_runs import TINY
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Trajectory
 from veldt.networks.own import NO_PARTS, OwnParts
@@ -86,8 +85,12 @@ def large_rewards() -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: 1e3 * reward)
 
 
-def test_a_run_says_it_once_and_records_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = veldt.train("ppo", env=large_rewards, run_dir=tmp_path / "run", **TINY)
+@pytest.mark.parametrize("recipe", ["ppo", "impala", "ga3c"])
+def test_a_run_says_it_once_and_records_it(
+    recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, Any] = {"steps": 256, "num_envs": 4, "hidden": (8,), "log": "none"}
+    run = veldt.train(recipe, env=large_rewards, run_dir=tmp_path / "run", **settings)
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("warning: rewards are as large as 1,000 so far") == 1
     assert '"warning"' in (run.path / "events.jsonl").read_text(encoding="utf-8")

@@ -23,6 +23,7 @@ from veldt.envs.seeding import ACTION, ACTOR, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.envs.stepper_settings import StepperSettings
+from veldt.envs.trajectory import Trajectory
 from veldt.exchange.inference import InferenceClient, InferenceEdge
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import SlotOut, Slots
@@ -31,6 +32,7 @@ from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
+from veldt.systems.roles.scale_notes import scale_notes
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.25  # seconds without a heartbeat while it waits for answers
@@ -117,6 +119,8 @@ class AgentHost:
         self._noise_RWK = np.empty((_NOISE_ROWS, width, plan.noise_width), np.float32)
         self._row_W, self._step_W = np.zeros(width, np.int64), np.zeros(width, np.int64)
         self._is_slow = False
+        # Whether a warning of the scales of the run's first rollout is still due.
+        self._checks_scale = plan.number == 0 and plan.incarnations + control.restart_count == 0
         self._full: list[int] = []  # agents whose full rollouts wait for room in the queue
         self._idle = list(range(width))  # agents that start a rollout as soon as they may
         self._finished: list[Episode] = []
@@ -221,8 +225,10 @@ class AgentHost:
             if arrays is None:
                 return
             b = self._full.pop(0)
+            column, part = self._columns[b], slice(b, b + 1)
+            if self._checks_scale:
+                self._send_scale_notes(column)
             with self._clock("replay"):
-                column, part = self._columns[b], slice(b, b + 1)
                 column.copy_to(arrays)
                 for name, array in self._actor_outputs.items():
                     np.copyto(arrays[name], array[:, part])
@@ -239,6 +245,11 @@ class AgentHost:
                 self._slot.start_next_rollout(part)
                 self._row_W[b] = 0
                 self._idle.append(b)
+
+    def _send_scale_notes(self, rollout: Trajectory) -> None:
+        self._checks_scale = False
+        for text in scale_notes(rollout, self._plan.config, self._algorithm):
+            self._control.send(Note(f"warning: {text}", "warning"))
 
     def send_metrics(self) -> None:
         """Sends the time spent per stage, finished episodes, and what happened to envs."""
