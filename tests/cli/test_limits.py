@@ -1,7 +1,8 @@
-"""A command that may not open enough files, or has too little memory, says so in a sentence, with what to do."""
+"""A command that lacks memory, or may not open or write files, says so in a sentence, with what to do."""
 
 from __future__ import annotations
 
+import errno
 import resource
 import subprocess
 import sys
@@ -45,6 +46,23 @@ def test_too_little_memory_for_a_library(in_tmp: Path) -> None:
     assert done.returncode == 1
     said = "cannot be loaded: a process may have 410 MB of memory here (ulimit -v), and this takes more"
     assert done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+
+
+def test_no_file_may_be_written(in_tmp: Path) -> None:
+    done = trained_within("ulimit -f 0", "ppo --env CartPole-v1", in_tmp)
+    assert done.returncode == 1
+    assert done.stderr.startswith("veldt: no file may be written here (ulimit -f is 0): raise it"), (
+        done.stderr
+    )
+    assert done.stderr.count("\n") == 1
+
+
+def test_every_disk_for_temporary_files_is_full() -> None:
+    full = FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp', '/var/tmp']")
+    said = limit_reached(full)
+    assert (
+        said and "no directory takes temporary files (tried '/tmp', '/var/tmp')" in said and "TMPDIR" in said
+    )
 
 
 NUMPY = "Unable to allocate 153. MiB for an array with shape (16, 2500010) and data type int32"

@@ -1,4 +1,4 @@
-"""The message where a limit was reached: of open files, of threads and processes, or of memory."""
+"""The message where a limit was reached: of open files, of threads and processes, of memory, or of room for files."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ _NO_MEMORY = re.compile(
 _AMOUNT = re.compile(r"allocate (?P<number>[\d.]+) (?P<unit>bytes|[KMGT]iB)\b")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _NOT_MAPPED = re.compile(r"(?P<library>\S+): (failed to map segment|cannot allocate memory)", re.IGNORECASE)
+_NO_TEMPORARY = re.compile(r"No usable temporary directory found in \[(?P<tried>.*)\]")  # as Python says it
 _LOWER = "lower --buffer-size, --num-envs, --batch-size, --actors or --hidden, whichever of them is large"
 
 
@@ -34,6 +35,8 @@ def limit_reached(error: BaseException) -> str | None:
             return _too_few_files(limit)
         if isinstance(each, RuntimeError) and "can't start new thread" in str(each):
             return NO_MORE_PROCESSES
+        if isinstance(each, FileNotFoundError) and (found := _NO_TEMPORARY.search(str(each))):
+            return _no_temporary_files(found["tried"])
         ended_early = ended_early or isinstance(each, EOFError | ConnectionError)
     if ended_early and 0 <= limit < _LOW:
         return _too_few_files(limit)
@@ -50,6 +53,16 @@ def _too_few_files(limit: int) -> str:
     return (
         f"a process may open {limit:,} files at once here (ulimit -n), and this takes more: raise the limit with "
         f"`ulimit -n {_ENOUGH}`, and start again"
+    )
+
+
+def _no_temporary_files(tried: str) -> str:
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit == 0:
+        return "no file may be written here (ulimit -f is 0): raise it with `ulimit -f unlimited`, and start again"
+    return (
+        f"no directory takes temporary files (tried {tried}), as when their disk is full: make room in one of them, or "
+        "name another one in the environment variable TMPDIR, and start again"
     )
 
 
