@@ -103,6 +103,17 @@ def test_a_run_of_another_algorithm_has_it_in_its_name(
     assert veldt.train("a2c", algorithm="a2c", **settings).path.name == "a2c-CartPole-v1-1"
 
 
+def test_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("disk/that/is/not/mounted")
+    with (
+        pytest.raises(UsageError, match="link is a link to disk/that/is/not/mounted, which does not exist"),
+        new_run(link, ""),
+    ):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
 def test_a_name_that_is_too_long_is_one_sentence(tmp_path: Path) -> None:
     with (
         pytest.raises(

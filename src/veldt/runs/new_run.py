@@ -43,6 +43,10 @@ def new_run(run_dir: str | Path | None, name: str, base: str | Path | None = Non
         else:
             advice = "name a new directory (it contains no run)"
         raise UsageError(f"--run-dir {path} exists already: {advice}")
+    elif there.place.is_symlink():
+        raise UsageError(
+            f"--run-dir {path} is a link to {there.place.readlink()}, which does not exist: name a new directory"
+        )
     else:
         directory = RunDirectory.create(path.parent, path.name, base)
     try:
