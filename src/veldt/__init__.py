@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         run_roles,
     )
     from veldt.recipes import Recipe, Sourced, register_recipe
+    from veldt.replay.sampling_registry import SamplingStrategy, register_sampling_strategy
     from veldt.tracking.callback import Callback, CallbackContext
     from veldt.tracking.loggers.logger import Logger
 
@@ -88,6 +89,7 @@ _HOME = {
     "register_network": "veldt.networks.registry",
     "register_system": "veldt.config.system_registry",
     **dict.fromkeys(("Recipe", "Sourced", "register_recipe"), "veldt.recipes"),
+    **dict.fromkeys(("SamplingStrategy", "register_sampling_strategy"), "veldt.replay.sampling_registry"),
 }
 __all__ = [
     "Agent",
@@ -108,6 +110,7 @@ __all__ = [
     "Reproduction",
     "RoleProcess",
     "Run",
+    "SamplingStrategy",
     "Sourced",
     "UsageError",
     "VeldtError",
@@ -119,6 +122,7 @@ __all__ = [
     "register_algorithm",
     "register_network",
     "register_recipe",
+    "register_sampling_strategy",
     "register_system",
     "reproduce",
     "resume",

@@ -321,6 +321,12 @@ class TrainConfig:
         """Learners that each batch is divided among."""
         return self.roles.learners if self.roles.is_synchronised else 1
 
+    def replay_of(self, buffers: int) -> ReplayConfig:
+        """Returns the settings of each of several replay buffers, which hold the transitions together."""
+        assert self.replay is not None
+        import_plugins(self.plugins)
+        return dataclasses.replace(self.replay, buffer_size=max(1, self.replay.buffer_size // buffers))
+
     def make_algorithm(self, action: ActionSpec) -> Algorithm:
         """Returns the algorithm for these settings.
 

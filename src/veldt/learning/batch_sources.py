@@ -183,7 +183,7 @@ class ReplaySource:
                 seeds = [derive_seed(share.seed, REPLAY, self.updates, purpose) for purpose in (1, 2)]
                 transitions = self._converter.to_transitions(self._batch, self._beta, seeds)
                 self._memory.copies_are_queued()
-                if self._config.replay == "prioritised":
+                if self._config.is_weighted:
                     # Every rank samples the same number of rows, whatever its sum of sampling weights.
                     least_mass = float(self._batch.mass_N.min()) / self.buffer.index.mass
                     transitions = with_global_weights(transitions, least_mass, self._beta, share.edge)
@@ -193,8 +193,10 @@ class ReplaySource:
             yield batch, float(self._batch.version_N.mean())
 
     def update_priorities(self, priority: Tensor | None) -> None:
-        if self._config.replay == "prioritised":
-            given_N = required_priority(priority, len(self._batch.key_N), self._algorithm)
+        if self._config.uses_priorities:
+            given_N = required_priority(
+                priority, len(self._batch.key_N), self._algorithm, self._config.replay
+            )
             with self._clock("replay"):
                 self.buffer.update(self._batch.key_N, given_N.cpu().numpy())
 
@@ -209,8 +211,10 @@ class ReplaySource:
             "replay/transitions": float(len(self.buffer)),
             "replay/training_intensity": learned / max(1, self._steps - self._starts_at),
         }
-        if self._config.replay == "prioritised":
-            metrics |= {"replay/beta": self._beta, "replay/dropped_priorities": float(self.buffer.dropped)}
+        if self._config.is_weighted:
+            metrics["replay/beta"] = self._beta
+        if self._config.uses_priorities:
+            metrics["replay/dropped_priorities"] = float(self.buffer.dropped)
         return metrics | self._outside_rewards.metrics()
 
     def counters(self) -> dict[str, Any]:

@@ -71,15 +71,15 @@ def gradient_failed(error: RuntimeError, algorithm: Algorithm) -> PluginError:
     )
 
 
-def required_priority(priority: Tensor | None, rows: int, algorithm: Algorithm) -> Tensor:
-    """Returns the new priorities, float32 [N], for prioritised replay. UsageError if there is not one for each row.
+def required_priority(priority: Tensor | None, rows: int, algorithm: Algorithm, replay: str) -> Tensor:
+    """Returns the new priorities, float32 [N], for a sampling strategy. UsageError if there is not one for each row.
 
     The algorithm may return them with their gradients, and in bfloat16.
     """
     if priority is None:
         raise _wrong(
             algorithm,
-            "returned no priorities, and --replay is prioritised",
+            f"returned no priorities, and --replay is {replay}",
             "return a tensor [N], one for each row, as Loss(total, metrics, priority), or take --replay uniform",
         )
     if len(priority) != rows:

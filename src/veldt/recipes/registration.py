@@ -18,6 +18,7 @@ from veldt.recipes.env_family import FAMILIES
 from veldt.recipes.recipe import RECIPES, Recipe, Settings, Sourced
 from veldt.recipes.taken_names import check_names
 from veldt.registry import is_plugin, registering_module
+from veldt.replay.sampling_registry import STRATEGIES
 from veldt.setting_metadata import check_type
 from veldt.setting_text import shown
 
@@ -130,5 +131,6 @@ def plugins_of(config: TrainConfig) -> tuple[str, ...]:
         ALGORITHMS.plugin_of(config.algorithm),
         SYSTEMS.plugin_of(config.system),
         NETWORKS.plugin_of(config.network.network) if config.network.network in NETWORKS else None,
+        STRATEGIES.plugin_of(config.replay.replay) if config.replay is not None else None,
     }
     return tuple(sorted(module for module in found if module is not None))

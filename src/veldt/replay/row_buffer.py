@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from veldt.replay.batch import ReplayBatch
-from veldt.replay.sampling_strategy import Prioritised, SamplingStrategy, Uniform, check_priorities
+from veldt.replay.sampling_registry import SamplingStrategy
+from veldt.replay.sampling_strategy import Prioritised, Uniform, check_priorities
 from veldt.runtime.shared import Layout
 
 

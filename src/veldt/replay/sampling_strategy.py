@@ -5,78 +5,30 @@ Both strategies draw positions of a ring, b R + r mod R for row r of env b, amon
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
 
 import numpy as np
 
 from veldt.compiled import njit
 from veldt.errors import VeldtError
+from veldt.replay.sampling_registry import SampledRing, SamplingStrategy
 from veldt.replay.sum_tree import SumTree
 
 _EPSILON = 1e-6  # added to every priority, so that each can be drawn again (as in OpenAI Baselines)
 
 
-class SampledRing(Protocol):
-    """Where rows lie: `ring.Ring`, or `row_buffer.RowBuffer`. See there."""
-
-    rows: int
-    valid: np.ndarray
-
-    @property
-    def sampleable(self) -> int: ...
-
-    @property
-    def first(self) -> np.ndarray: ...
-
-    @property
-    def end(self) -> np.ndarray: ...
-
-
-class SamplingStrategy(Protocol):
-    """Decides which stored rows are drawn, by their positions in the ring."""
-
-    def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns positions int64 [N], determined by `seed` (64 bits), and their masses float64 [N].
-
-        Masses are proportional to the probabilities of being drawn. At least one row must be sampleable.
-        """
-
-    @property
-    def mass(self) -> float:
-        """The sum of the masses of all sampleable rows."""
-
-    def written(self, removed_M: np.ndarray, added_M: np.ndarray, priority_M: np.ndarray | None) -> None:
-        """Updates the sampleable positions: removes `removed_M`, adds `added_M` with raw priorities (NaN: none)."""
-
-    def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
-        """Sets new raw priorities of sampleable positions."""
-
-
-class Uniform:
+class Uniform(SamplingStrategy):
     """Draws every sampleable row with equal probability, with replacement; each has the mass 1."""
 
-    def __init__(self, ring: SampledRing) -> None:
-        self._ring = ring
-
-    @property
-    def mass(self) -> float:
-        return float(self._ring.sampleable)
-
     def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        ring = self._ring
+        ring = self.ring
         position_N = _draw_uniform(
             ring.first, ring.end, ring.valid.reshape(-1), ring.rows, count, np.uint64(seed)
         )
         return position_N, np.ones(count)
 
-    def written(self, removed_M: np.ndarray, added_M: np.ndarray, priority_M: np.ndarray | None) -> None:
-        """Does nothing: the ring keeps track of the sampleable rows."""
 
-    def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
-        """Does nothing: uniform sampling has no priorities."""
-
-
-class Prioritised:
+class Prioritised(SamplingStrategy):
     """Draws rows in proportion to (priority + 1e-6)^α, stored only in the leaves of `tree`; 0 is not sampleable.
 
     The draw is stratified: the total is divided into N equal intervals with one draw in each, so that a row is drawn in
@@ -84,8 +36,10 @@ class Prioritised:
     priority so far (initially 1).
     """
 
+    uses_priorities = True
+
     def __init__(self, ring: SampledRing, alpha: float) -> None:
-        self._alpha = alpha
+        super().__init__(ring, alpha)
         self.tree = SumTree(ring.valid.size)
         self.max_priority = 1.0
 
@@ -112,7 +66,15 @@ class Prioritised:
         self._set(position_N, priority_N)
 
     def _set(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
-        self.tree.set(position_N, (priority_N.astype(np.float64) + _EPSILON) ** self._alpha)
+        self.tree.set(position_N, (priority_N.astype(np.float64) + _EPSILON) ** self.alpha)
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"leaves": self.tree.leaves.copy(), "largest": np.array(self.max_priority)}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self.tree.leaves[:] = arrays["leaves"]
+        self.tree.rebuild()
+        self.max_priority = float(arrays["largest"])
 
 
 def check_priorities(priority_N: np.ndarray) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from veldt.envs.spec import ArraySpec
 from veldt.errors import UsageError
+from veldt.replay.sampling_registry import STRATEGIES
 from veldt.setting_metadata import Unit, check_values
 from veldt.setting_text import flag
 
@@ -23,8 +24,9 @@ class ReplayConfig:
     buffer_size: Annotated[int, Unit("transitions")] = 1_000_000
     """Maximum number of transitions, over all envs; new ones replace the oldest. The last observation of each episode
     takes the place of one."""
-    replay: Literal["uniform", "prioritised"] = "uniform"
-    """How transitions are sampled: uniformly, or in proportion to the network's last error on them."""
+    replay: str = "uniform"
+    """How transitions are sampled: uniform; prioritised, in proportion to the network's last error on them; or a
+    registered strategy's name."""
     priority_exponent: Annotated[float, Unit("exponent")] = 0.6
     """α of prioritised replay: 0 samples uniformly, 1 in proportion to the priority (Schaul et al. 2016)."""
     importance_exponent: Annotated[float, Unit("exponent")] = 0.4
@@ -37,15 +39,26 @@ class ReplayConfig:
 
     def __post_init__(self) -> None:
         check_values(self)
+        STRATEGIES.find(self.replay, f"--replay is '{self.replay}'")
         if self.buffer_size < 1:
             raise UsageError(f"--buffer-size is {self.buffer_size}: it must be at least 1")
         for name in ("priority_exponent", "importance_exponent", "importance_exponent_end"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{flag(name)} is {getattr(self, name)}: it must be in [0, 1]")
 
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows may be drawn with different probabilities, and have importance weights."""
+        return self.replay != "uniform"
+
+    @property
+    def uses_priorities(self) -> bool:
+        """Whether the sampling strategy gets new priorities of sampled rows from the learner."""
+        return STRATEGIES[self.replay].uses_priorities
+
     def annealed_settings(self) -> list[str]:
         """Returns the settings whose effect changes over the run's steps, so that it depends on their number."""
-        changes = self.replay == "prioritised" and self.importance_exponent != self.importance_exponent_end
+        changes = self.is_weighted and self.importance_exponent != self.importance_exponent_end
         return ["importance_exponent_end"] if changes else []
 
     def beta(self, progress: float) -> float:

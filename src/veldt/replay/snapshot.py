@@ -11,7 +11,8 @@ from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.compressed import CompressedRows
 from veldt.replay.frames import RawRows
 from veldt.replay.rows import FIELDS
-from veldt.replay.sampling_strategy import Prioritised
+
+_SAMPLING = "sampling/"  # before the names of the sampling strategy's arrays
 
 
 def stored_rows(buffer: ReplayBuffer, since_B: np.ndarray) -> dict[str, list[np.ndarray]]:
@@ -68,9 +69,7 @@ def state(buffer: ReplayBuffer) -> dict[str, np.ndarray]:
     """Returns a copy of the state that changes: counters and current priorities."""
     arrays = {"head": buffer.ring.head.copy(), "open": buffer.ring.open.copy()}
     arrays["dropped"] = np.array(buffer.dropped)
-    if isinstance(buffer.index, Prioritised):
-        arrays["leaves"] = buffer.index.tree.leaves.copy()
-        arrays["largest"] = np.array(buffer.index.max_priority)
+    arrays |= {f"{_SAMPLING}{name}": array for name, array in buffer.index.state().items()}
     if buffer.priority is not None:
         arrays["priority"] = buffer.priority.copy()
     return arrays
@@ -82,10 +81,12 @@ def restore_state(buffer: ReplayBuffer, arrays: Mapping[str, Any]) -> None:
     ring.head[:], ring.open[:] = arrays["head"], arrays["open"]
     ring.sampleable = len(ring.between(ring.first, ring.end))
     buffer.dropped = int(arrays["dropped"])
-    if isinstance(buffer.index, Prioritised):
-        buffer.index.tree.leaves[:] = arrays["leaves"]
-        buffer.index.tree.rebuild()
-        buffer.index.max_priority = float(arrays["largest"])
+    of_strategy = {
+        name.removeprefix(_SAMPLING): array for name, array in arrays.items() if name.startswith(_SAMPLING)
+    }
+    buffer.index.restore(
+        of_strategy or arrays
+    )  # checkpoints of older versions have the names without the prefix
     if "priority" in arrays:
         buffer.priority = np.array(arrays["priority"])
 

@@ -14,7 +14,8 @@ from veldt.tracking.system_metrics import SYSTEM
 
 _REPLAY = "runs with a replay buffer"
 _SEPARATE = "runs whose actors and learners are separate processes"
-_PRIORITISED = "runs with prioritised replay"
+_WEIGHTED = "runs whose `--replay` is not uniform"
+_PRIORITISED = "runs with prioritised replay, or a strategy of one's own that uses priorities"
 _GA3C = "`ga3c`"
 _POLICY_GRADIENT = "`a2c`, `ppo`, `vtrace`"
 _PAIR = "runs with `--second-batch-size`"
@@ -242,7 +243,7 @@ _REPLAY_METRICS = (
         _REPLAY,
     ),
     Metric("replay/transitions", "transitions", "Transitions that can be sampled now.", _REPLAY),
-    Metric("replay/beta", "", "Exponent of the importance weights; linear over the run.", _PRIORITISED),
+    Metric("replay/beta", "", "Exponent of the importance weights; linear over the run.", _WEIGHTED),
     Metric(
         "replay/dropped_priorities",
         "priorities",

@@ -23,7 +23,7 @@ from veldt.envs.seeding import ACTION, ACTOR, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.envs.stepper_settings import StepperSettings
-from veldt.envs.trajectory import Trajectory
+from veldt.envs.trajectory import Rows
 from veldt.exchange.inference import InferenceClient, InferenceEdge
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import SlotOut, Slots
@@ -246,7 +246,7 @@ class AgentHost:
                 self._row_W[b] = 0
                 self._idle.append(b)
 
-    def _send_scale_notes(self, rollout: Trajectory) -> None:
+    def _send_scale_notes(self, rollout: Rows) -> None:
         self._checks_scale = False
         for text in scale_notes(rollout, self._plan.config, self._algorithm):
             self._control.send(Note(f"warning: {text}", "warning"))

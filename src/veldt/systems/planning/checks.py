@@ -177,7 +177,7 @@ def _refuse_unread(request: RunRequest) -> None:
     unread_beside = config.learn.unread() | config.roles.unread()
     if unread := sorted(unread_beside.keys() & names):
         raise UsageError(f"{flag(unread[0])} would have no effect: {unread_beside[unread[0]]}; leave it out")
-    if config.replay is not None and config.replay.replay == "uniform":
+    if config.replay is not None and not config.replay.is_weighted:
         exponents = {"priority_exponent", "importance_exponent", "importance_exponent_end"}
         if unread := sorted(exponents & names):
             raise UsageError(

@@ -46,7 +46,6 @@ class ReplayLearner(LearnerRole):
         super().__init__(control, plan, weights, rate_limiter)
         assert isinstance(self._algorithm, OffPolicy) and plan.config.replay is not None
         self._off_policy, self._replay, self._client = self._algorithm, plan.config.replay, client
-        self._is_prioritised = self._replay.replay == "prioritised"
         noise = NoiseWidths.of(self._off_policy, self._network)
         self._converter = BatchConverter(plan.spec, noise, self._device)
         self._num_requested = self._num_taken = self._learner.updates
@@ -54,7 +53,7 @@ class ReplayLearner(LearnerRole):
         self._batches = ReplayBatches(
             client,
             self._to_transitions,
-            self._edge if plan.world_size > 1 and self._is_prioritised else None,
+            self._edge if plan.world_size > 1 and self._replay.is_weighted else None,
             self._device,
             self._clock,
             ahead=self._device.type != "cpu",
@@ -70,9 +69,10 @@ class ReplayLearner(LearnerRole):
 
     def source_metrics(self) -> dict[str, float]:
         metrics = {"replay/transitions": float(self._client.rows)}
-        if self._is_prioritised:
-            dropped = float(self._client.dropped)
-            metrics |= {"replay/beta": self._beta(), "replay/dropped_priorities": dropped}
+        if self._replay.is_weighted:
+            metrics["replay/beta"] = self._beta()
+        if self._replay.uses_priorities:
+            metrics["replay/dropped_priorities"] = float(self._client.dropped)
         return metrics
 
     def _request_batches(self) -> None:
@@ -97,8 +97,8 @@ class ReplayLearner(LearnerRole):
         self.publish()
         with self._clock("replay"):
             priority_N = None
-            if self._is_prioritised:
-                given_N = required_priority(loss.priority, len(batch), self._off_policy)
+            if self._replay.uses_priorities:
+                given_N = required_priority(loss.priority, len(batch), self._off_policy, self._replay.replay)
                 priority_N = given_N.cpu().numpy().astype(np.float64)
             self._client.give_back(priority_N)
 

@@ -11,7 +11,7 @@ import numpy as np
 from veldt.exchange.replay import ReplayOut, SampleRequest
 from veldt.exchange.slots import ReceivedSlot, SlotIn
 from veldt.replay.batch import ReplayBatch
-from veldt.replay.sampling_strategy import SamplingStrategy
+from veldt.replay.sampling_registry import SamplingStrategy
 
 _AT_ONCE = 16  # requests of a learner that are served before slots are checked again
 _WAIT_S = 0.05  # seconds without a heartbeat while there is nothing to do

@@ -7,7 +7,6 @@ actors ==slots==> shard ==rows of batches==> learner
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -73,10 +72,7 @@ class ReplayShard:
     def __init__(
         self, control: Control, plan: ShardPlan, slots: Slots, batches: Sequence[ReplayEnds]
     ) -> None:
-        replay = plan.config.replay
-        assert replay is not None
-        settings = dataclasses.replace(replay, buffer_size=max(1, replay.buffer_size // plan.shards))
-        self._plan = plan
+        self._plan, settings = plan, plan.config.replay_of(plan.shards)
         self._buffer = ReplayBuffer(plan.spec, plan.width * plan.insertions, settings, plan.returns)
         self._checkpoints = (
             None if plan.run is None else _ShardCheckpoints(control, plan, plan.run, self._buffer)

@@ -205,19 +205,24 @@ class SamplerLearner:
         )
 
     def _make_batch_source(self) -> BatchSource:
-        algorithm, seed, replay = self.algorithm, self._worker_rank.draw_seed, self._config.replay
+        algorithm, seed = self.algorithm, self._worker_rank.draw_seed
         if isinstance(algorithm, OnPolicy):
             forward = self._trained.forward
             return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock, self._edge)
-        assert isinstance(algorithm, OffPolicy) and replay is not None
+        assert isinstance(algorithm, OffPolicy)
         from veldt.replay.buffer import ReplayBuffer  # here, because it loads numba
 
         slot, learners = self.slot, self._worker_rank.world_size
-        own = dataclasses.replace(replay, buffer_size=replay.buffer_size // learners)
         starts = algorithm.learning_starts // (learners // self._sharing)
         return self._trained.replay_source(
             slot,
-            ReplayBuffer(slot.spec, slot.width, own, algorithm.returns, self._run_plan.replay_threads),
+            ReplayBuffer(
+                slot.spec,
+                slot.width,
+                self._config.replay_of(learners),
+                algorithm.returns,
+                self._run_plan.replay_threads,
+            ),
             BatchShare(algorithm.batch_size // self._sharing, starts, seed, self._edge),
             self._clock,
         )

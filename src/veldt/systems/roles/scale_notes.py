@@ -10,7 +10,7 @@ from veldt.algorithms.base import Algorithm, OffPolicy
 from veldt.config.run_code import own_names
 from veldt.config.train_config import TrainConfig
 from veldt.envs.spec import ArraySpec
-from veldt.envs.trajectory import Trajectory
+from veldt.envs.trajectory import Rows
 from veldt.networks.build import scale_of
 from veldt.networks.normaliser import is_normalised
 
@@ -19,7 +19,7 @@ _LARGE, _SMALL_REWARD = 100.0, 0.01
 _DARK = 32  # real pictures are brighter; the ids of objects, and flags, are not above
 
 
-def scale_notes(slot: Trajectory, config: TrainConfig, algorithm: Algorithm) -> Iterator[str]:
+def scale_notes(slot: Rows, config: TrainConfig, algorithm: Algorithm) -> Iterator[str]:
     """Yields a sentence for each field of the slot's observations, and for its rewards, where there is reason to."""
     # A network of the user's own may scale its inputs itself.
     if not own_names(config):

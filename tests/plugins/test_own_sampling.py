@@ -1,0 +1,155 @@
+"""A sampling strategy of a plug-in draws the batches of every system that has a replay buffer."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import veldt
+from documentation import ROOT, write_files
+from run_state import SMALL_REPLAYED, assert_same_run, state_of
+from veldt.errors import UsageError
+from veldt.replay.checked_draw import checked_draw
+from veldt.replay.settings import ReplayConfig
+from veldt.tracking.metrics import read_metrics
+
+SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
+    "env": "environments:scripted",
+    "steps": 300,
+    "checkpoint_every": 100,
+    "keep_checkpoints": 4,
+    "learning_rate": 1e-3,
+    "quiet": True,
+}
+
+
+@pytest.fixture(autouse=True)
+def plugin() -> Any:
+    """Imported anew for each test, which forgets what it registers."""
+    return importlib.import_module("own_sampling")
+
+
+class Ring:
+    """Two envs with rooms for 4 rows: of the first, rows 2 to 4, without 3; of the second, row 0."""
+
+    rows = 4
+    valid = np.array([[True, False, True, False], [True, True, True, True]])
+    sampleable = 3
+    first = np.array([2, 0])
+    end = np.array([5, 1])
+
+
+SAMPLEABLE = [0, 2, 4]
+
+
+def test_each_sampleable_row_is_accepted_and_no_other() -> None:
+    ones = np.ones(1)
+    for position in range(-9, 17):
+        drawn = (np.array([position]), ones)
+        if position in SAMPLEABLE:
+            assert checked_draw(drawn, 1, Ring(), "twin-uniform")[0] == position
+        else:
+            with pytest.raises(UsageError, match="draw only valid rows from"):
+                checked_draw(drawn, 1, Ring(), "twin-uniform")
+
+
+@pytest.mark.parametrize(
+    ("drawn", "said"),
+    [
+        (None, r"returned None: return the positions \[2\] and their masses \[2\], two arrays"),
+        (np.zeros((2, 2)), "two arrays"),
+        ((np.zeros(2), np.ones(2)), r"return 2 positions, an array of whole numbers \[2\]"),
+        ((np.zeros(3, int), np.ones(3)), "return 2 positions"),
+        ((np.zeros(2, int), np.ones(3)), r"return 2 masses, an array of numbers \[2\]"),
+        ((np.zeros(2, int), np.array(["a", "b"])), "return 2 masses"),
+        ((np.zeros(2, int), np.array([1.0, 0.0])), "return masses above 0"),
+        ((np.zeros(2, int), np.array([1.0, np.nan])), "return masses above 0"),
+    ],
+)
+def test_what_is_no_draw_is_one_sentence(drawn: Any, said: str) -> None:
+    where = r"sample of the sampling strategy 'twin-uniform' \(module own_sampling\)"
+    with pytest.raises(UsageError, match=f"{where} .*{said}"):
+        checked_draw(drawn, 2, Ring(), "twin-uniform")
+
+
+def test_the_example_draws_new_rows_more_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_files(ROOT / "docs" / "extend" / "replay.md", tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    drawn_N, mass_N = importlib.import_module("recent").Recent(Ring()).sample(4_000, 1)
+    assert set(drawn_N.tolist()) == set(SAMPLEABLE) and (mass_N == 1).all()
+    # Of the first env, the ages 0 to 3, 1 of which is row 3, are three equal parts of the rows' numbers.
+    newest, oldest = (drawn_N == 0).sum(), (drawn_N == 2).sum()
+    assert newest / oldest == pytest.approx((1 / 3) ** (1 / 3) / (1 - (2 / 3) ** (1 / 3)), rel=0.1)
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "prioritised"])
+def test_the_same_strategy_under_another_name_learns_the_same(strategy: str, tmp_path: Path) -> None:
+    own, twin = tmp_path / strategy, tmp_path / f"twin-{strategy}"
+    for run in (own, twin):
+        veldt.train("dqn", replay=run.name, run_dir=run, **SETTINGS)
+    assert_same_run(own, twin)
+
+
+def test_its_state_is_part_of_checkpoints(tmp_path: Path) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    veldt.train("dqn", replay="twin-prioritised", run_dir=whole, **SETTINGS)
+    assert any(name.endswith("sampling/leaves") for name in state_of(whole))
+    shutil.copytree(whole, run)
+    for later in sorted((run / "checkpoints").iterdir())[1:]:
+        shutil.rmtree(later)
+    veldt.resume(run, quiet=True)
+    assert_same_run(whole, run)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "strategy", "settings"),
+    [
+        ("apex-dqn", "twin-prioritised", {"actors": 2, "shards": 2}),
+        ("gorila", "twin-uniform", {"learners": 2}),
+        ("dqn", "twin-prioritised", {"learners": 2}),
+    ],
+)
+def test_it_draws_in_every_process(
+    recipe: str, strategy: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    of_phases = ("env_backend", "horizon") if recipe == "apex-dqn" else ()
+    common = {name: value for name, value in SETTINGS.items() if name not in of_phases}
+    run = veldt.train(recipe, replay=strategy, run_dir=tmp_path / "run", **common | settings)
+    assert json.loads((run.path / "config.json").read_text())["resolved"]["plugins"] == ["own_sampling"]
+    last = read_metrics(run.path)[-1]
+    assert next(value for name, value in last.items() if name.rpartition("/")[2] == "updates") > 0
+    assert ("replay/dropped_priorities" in last) == (strategy == "twin-prioritised")
+
+
+def test_a_wrong_draw_ends_the_run(plugin: Any, tmp_path: Path) -> None:
+    class Wrong(veldt.SamplingStrategy):
+        def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+            return np.full(count, -1), np.ones(count)
+
+    veldt.register_sampling_strategy("wrong", Wrong)
+    with pytest.raises(
+        UsageError, match=r"sample of the sampling strategy 'wrong' .* returned -1: draw only valid"
+    ):
+        veldt.train("dqn", replay="wrong", run_dir=tmp_path / "run", **SETTINGS)
+
+
+def test_what_is_no_strategy_is_refused(plugin: Any) -> None:
+    for strategy, said in (
+        (object, "must be a subclass of veldt.SamplingStrategy"),
+        (type("Lacks", (veldt.SamplingStrategy,), {}), "is Lacks, which does not define sample: do so"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            veldt.register_sampling_strategy("mine", strategy)
+
+
+def test_an_unknown_name_is_refused(plugin: Any) -> None:
+    with pytest.raises(
+        UsageError, match=r"--replay is 'uniforn' \(did you mean 'uniform'\?\): known are uniform, prior"
+    ):
+        ReplayConfig(replay="uniforn")
