@@ -146,3 +146,17 @@ def test_segments_without_needed_rows_are_not_listed(tmp_path: Path) -> None:
         replay.append(slot(number, True))
         segments, _ = save(archive)
     assert 4 <= len(segments) <= 8  # a ring of some 16 rows, in segments of 3 rows and one
+
+
+def test_priorities_that_an_older_version_has_saved_are_restored(tmp_path: Path) -> None:
+    replay, again = new_buffer(), new_buffer()
+    for number in range(3):
+        replay.append(slot(number, True))
+    batch = ReplayBatch.allocate(batch_layouts(SPEC, 4))
+    replay.sample(batch, 1)
+    replay.update(batch.key_N, np.array([9.0, 0.5, 7.0, 3.0]))
+    segments, arrays = save(ReplayArchive(tmp_path / "replay", replay))
+    older = {name.removeprefix("sampling/"): array for name, array in arrays.items()}
+    assert older.keys() != arrays.keys()
+    ReplayArchive(tmp_path / "replay", again).restore(segments, older)
+    assert_same(replay, again)

@@ -70,7 +70,7 @@ class SamplingStrategy:
     def written(self, removed_M: np.ndarray, added_M: np.ndarray, priority_M: np.ndarray | None) -> None:
         """Is told that the rows at `removed_M` are no longer sampleable, and those at `added_M` are.
 
-        `priority_M` are the raw priorities of the latter that actors gave (NaN: none); None without actors.
+        `priority_M` are the raw priorities that the latter came with, as from actors (NaN: none); None if no row did.
         """
 
     def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:

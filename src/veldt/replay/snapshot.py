@@ -84,9 +84,8 @@ def restore_state(buffer: ReplayBuffer, arrays: Mapping[str, Any]) -> None:
     of_strategy = {
         name.removeprefix(_SAMPLING): array for name, array in arrays.items() if name.startswith(_SAMPLING)
     }
-    buffer.index.restore(
-        of_strategy or arrays
-    )  # checkpoints of older versions have the names without the prefix
+    # Checkpoints of older versions have the names of prioritised sampling without the prefix.
+    buffer.index.restore(of_strategy or arrays)
     if "priority" in arrays:
         buffer.priority = np.array(arrays["priority"])
 
