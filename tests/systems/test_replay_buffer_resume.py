@@ -111,7 +111,7 @@ def test_target_network_schedules_and_priorities_are_in_the_checkpoint(tmp_path:
     assert any(
         (groups["target"][f"target/{name}"] != groups["weights"][name]).any() for name in groups["weights"]
     )
-    assert (groups["replay-0"]["leaves"] > 0).sum() > 100
+    assert (groups["replay-0"]["sampling/leaves"] > 0).sum() > 100
     before = read_metrics(run)[-1]
     veldt.resume(run, steps=360, quiet=True)
     after = [row for row in read_metrics(run) if row["step"] > before["step"]]

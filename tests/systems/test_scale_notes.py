@@ -85,11 +85,12 @@ def large_rewards() -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: 1e3 * reward)
 
 
-@pytest.mark.parametrize("recipe", ["ppo", "impala", "ga3c"])
+# Of several actors, the first may start when the others have made all steps of so short a run.
+@pytest.mark.parametrize(("recipe", "actors"), [("ppo", {}), ("impala", {"actors": 1}), ("ga3c", {})])
 def test_a_run_says_it_once_and_records_it(
-    recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recipe: str, actors: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings: dict[str, Any] = {"steps": 256, "num_envs": 4, "hidden": (8,), "log": "none"}
+    settings: dict[str, Any] = {"steps": 256, "num_envs": 4, "hidden": (8,), "log": "none", **actors}
     run = veldt.train(recipe, env=large_rewards, run_dir=tmp_path / "run", **settings)
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("warning: rewards are as large as 1,000 so far") == 1
