@@ -15,7 +15,7 @@ import veldt
 from documentation import ROOT, write_files
 from run_state import SMALL_REPLAYED, assert_same_run, state_of
 from veldt.errors import UsageError
-from veldt.replay.checked_draw import checked_draw
+from veldt.replay.checked_strategy import CheckedStrategy
 from veldt.replay.settings import ReplayConfig
 from veldt.tracking.metrics import read_metrics
 
@@ -48,21 +48,28 @@ class Ring:
 SAMPLEABLE = [0, 2, 4]
 
 
+def checked(**members: Any) -> CheckedStrategy:
+    """A strategy with these methods, each of which returns the value that is given."""
+    methods = {name: lambda *_, value=value: value for name, value in members.items()}
+    if "mass" in methods:
+        methods["mass"] = property(methods["mass"])  # type: ignore[assignment]
+    return CheckedStrategy("twin-uniform", type("Mine", (veldt.SamplingStrategy,), methods)(Ring()))
+
+
 def test_each_sampleable_row_is_accepted_and_no_other() -> None:
-    ones = np.ones(1)
     for position in range(-9, 17):
-        drawn = (np.array([position]), ones)
+        strategy = checked(sample=(np.array([position]), np.ones(1)))
         if position in SAMPLEABLE:
-            assert checked_draw(drawn, 1, Ring(), "twin-uniform")[0] == position
+            assert strategy.sample(1, 0)[0] == position
         else:
             with pytest.raises(UsageError, match="draw only valid rows from"):
-                checked_draw(drawn, 1, Ring(), "twin-uniform")
+                strategy.sample(1, 0)
 
 
 @pytest.mark.parametrize(
     ("drawn", "said"),
     [
-        (None, r"returned None: return the positions \[2\] and their masses \[2\], two arrays"),
+        (None, r"is None: return the positions \[2\] and their masses \[2\], two arrays"),
         (np.zeros((2, 2)), "two arrays"),
         ((np.zeros(2), np.ones(2)), r"return 2 positions, an array of whole numbers \[2\]"),
         ((np.zeros(3, int), np.ones(3)), "return 2 positions"),
@@ -73,9 +80,21 @@ def test_each_sampleable_row_is_accepted_and_no_other() -> None:
     ],
 )
 def test_what_is_no_draw_is_one_sentence(drawn: Any, said: str) -> None:
-    where = r"sample of the sampling strategy 'twin-uniform' \(module own_sampling\)"
+    where = r"^sample of the sampling strategy 'twin-uniform' \(module own_sampling\)"
     with pytest.raises(UsageError, match=f"{where} .*{said}"):
-        checked_draw(drawn, 2, Ring(), "twin-uniform")
+        checked(sample=drawn).sample(2, 0)
+
+
+@pytest.mark.parametrize("mass", ["many", 0.0, float("nan"), None])
+def test_what_is_no_mass_is_one_sentence(mass: Any) -> None:
+    with pytest.raises(UsageError, match=r"^mass of the .* is .*: it must be the sum of the masses"):
+        checked(mass=mass).mass  # noqa: B018
+
+
+@pytest.mark.parametrize("state", [None, [1], {"n": [1, 2]}, {1: np.zeros(2)}])
+def test_what_is_no_state_is_one_sentence(state: Any) -> None:
+    with pytest.raises(UsageError, match=r"^state of the .* is .*: return a dictionary of arrays"):
+        checked(state=state).state()
 
 
 def test_the_example_draws_new_rows_more_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +153,7 @@ def test_a_wrong_draw_ends_the_run(plugin: Any, tmp_path: Path) -> None:
 
     veldt.register_sampling_strategy("wrong", Wrong)
     with pytest.raises(
-        UsageError, match=r"sample of the sampling strategy 'wrong' .* returned -1: draw only valid"
+        UsageError, match=r"sample of the sampling strategy 'wrong' .* is -1: draw only valid"
     ):
         veldt.train("dqn", replay="wrong", run_dir=tmp_path / "run", **SETTINGS)
 

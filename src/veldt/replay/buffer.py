@@ -7,11 +7,10 @@ import numpy as np
 from veldt.envs.spec import EnvSpec
 from veldt.envs.trajectory import Rows
 from veldt.replay.batch import ReplayBatch
-from veldt.replay.checked_draw import checked_draw
+from veldt.replay.checked_strategy import make_strategy
 from veldt.replay.frames import read_observations
 from veldt.replay.returns import n_step_returns
 from veldt.replay.ring import Change, Ring
-from veldt.replay.sampling_registry import STRATEGIES
 from veldt.replay.sampling_strategy import check_priorities
 from veldt.replay.settings import NStep, ReplayConfig
 from veldt.replay.size import transitions_each
@@ -36,8 +35,7 @@ class ReplayBuffer:
         self.config, self._returns = config, returns
         self.ring = Ring(spec, width, share, returns.steps, config.compress_frames, threads)
         self._fields = spec.observation
-        self.index = STRATEGIES[config.replay].make(self.ring, config.priority_exponent)
-        self._is_plugins = STRATEGIES.plugin_of(config.replay) is not None
+        self.index = make_strategy(config.replay, self.ring, config.priority_exponent)
         self.dropped = 0
         self.priority: np.ndarray | None = None
 
@@ -68,10 +66,7 @@ class ReplayBuffer:
         At least one transition must be sampleable.
         """
         ring, returns = self.ring, self._returns
-        drawn = self.index.sample(len(batch), seed)
-        if self._is_plugins:
-            drawn = checked_draw(drawn, len(batch), ring, self.config.replay)
-        position_N, batch.mass_N[:] = drawn
+        position_N, batch.mass_N[:] = self.index.sample(len(batch), seed)
         batch.reward_N[:], batch.discount_N[:], bootstrap_N = n_step_returns(
             ring.reward.reshape(-1),
             ring.terminated.reshape(-1),
