@@ -20,7 +20,7 @@ _FLAGS = {
     "replicas": "--seeds 8",
     "epsilons": "--seeds 10",
     "gorila-scaling": "--seeds 3",
-    "minatar": "--recipes a2c ppo a3c appo ga3c impala dqn c51 rainbow apex-dqn --seeds 3",
+    "minatar": "--seeds 3",
 }
 
 
