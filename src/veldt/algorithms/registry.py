@@ -99,7 +99,7 @@ def _settings_taken_by(algorithm: type[Algorithm]) -> type[AlgorithmConfig]:
     """Returns the settings that the constructor declares, as in `def __init__(self, config: PPOConfig, action)`."""
     try:
         hints = typing.get_type_hints(algorithm.__init__)
-    except Exception:  # a name that is imported for type checkers alone: nothing else needs it
+    except Exception:  # some annotations only a type checker can resolve
         hints = {}
     after_self = list(inspect.signature(algorithm.__init__).parameters)[1:]
     taken = hints.get(after_self[0]) if after_self else None

@@ -324,6 +324,7 @@ class TrainConfig:
     def replay_of(self, buffers: int) -> ReplayConfig:
         """Returns the settings of each of several replay buffers, which hold the transitions together."""
         assert self.replay is not None
+        # New settings check the name of the sampling strategy, which a plug-in may register.
         import_plugins(self.plugins)
         return dataclasses.replace(self.replay, buffer_size=max(1, self.replay.buffer_size // buffers))
 

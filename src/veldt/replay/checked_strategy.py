@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
@@ -72,8 +73,7 @@ class CheckedStrategy(SamplingStrategy):
         self._strategy.restore(arrays)
 
     def _wrong(self, what: str, returned: Any, mend: str) -> UsageError:
-        text = " ".join(str(returned).split())
-        shown = text if len(text) <= 60 else f"{text[:60]}..."
+        shown = textwrap.shorten(str(returned), 60, placeholder=" ...")
         return UsageError(f"{what} of the {STRATEGIES.described(self._name)} is {shown}: {mend}")
 
 
