@@ -14,8 +14,21 @@ from veldt.agent import make_network
 from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
 from veldt.envs.trajectory import Rows, row_layouts
 from veldt.exchange.gradients import NoAllReduce
+from veldt.exchange.shared_statistics import SharedStatistics, SharedStatisticsSpec
 from veldt.functional.moments import Moments
-from veldt.learning.normalisation import RewardNormaliser, update_observation_statistics
+from veldt.learning.normalisation import (
+    RewardNormaliser,
+    RunningReturns,
+    load_observation_statistics,
+    update_observation_statistics,
+)
+from veldt.learning.running_statistics import (
+    OBSERVATIONS,
+    REWARDS,
+    CentralStatistics,
+    SynchronisedStatistics,
+    numbers_of,
+)
 from veldt.networks.normaliser import normaliser_of
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
@@ -24,6 +37,7 @@ ACTION = ActionSpec("discrete", sizes=(2,), start=(0,))
 SPEC = EnvSpec({"": ArraySpec((3,), "float32")}, ACTION)
 STACKED = EnvSpec({"camera": ArraySpec((4, 4), "uint8", stack=4), "body": ArraySpec((3,), "float32")}, ACTION)
 GAMMA = 0.9
+ALONE = SynchronisedStatistics(NoAllReduce())
 
 
 class Recorded(NoAllReduce):
@@ -76,7 +90,7 @@ def test_observation_statistics_are_those_of_all_valid_rows_that_were_acted_on(s
     """Not of reset steps, and not of the row after the last step: that is the first of the next rollout."""
     own, all_rows = network(spec), [rollout(seed, spec) for seed in range(5)]
     for rows in all_rows:
-        update_observation_statistics(own, rows, NoAllReduce())
+        update_observation_statistics(own, rows, ALONE)
     name = "body" if spec is STACKED else ""
     acted_on = [rows.observation[name][rows.history : rows.history + 20][rows.valid] for rows in all_rows]
     seen, moments = np.concatenate(acted_on).astype(np.float64), moments_of(own)
@@ -88,19 +102,23 @@ def test_observation_statistics_are_those_of_all_valid_rows_that_were_acted_on(s
 def test_statistics_contain_the_observations_of_all_learners() -> None:
     own, alone, others = network(), network(), [rollout(1), rollout(2)]
     sent = [Moments.of(rows.observation[""][:20][rows.valid]).numbers() for rows in others]
-    update_observation_statistics(own, rollout(0), Recorded(sent))
+    update_observation_statistics(own, rollout(0), SynchronisedStatistics(Recorded(sent)))
     for rows in (rollout(0), *others):
-        update_observation_statistics(alone, rows, NoAllReduce())
+        update_observation_statistics(alone, rows, ALONE)
     assert moments_of(own).numbers() == pytest.approx(moments_of(alone).numbers(), rel=1e-12)
+
+
+def normalise(normaliser: RewardNormaliser, returns: RunningReturns, rows: Rows) -> torch.Tensor:
+    return normaliser.normalise(torch.from_numpy(rows.reward), returns.of(rows)[rows.valid])
 
 
 def test_rewards_are_divided_by_the_deviation_of_the_running_return() -> None:
     """The variance is Gymnasium's `RunningMeanStd`, updated with the returns of all envs after each step."""
-    normaliser = RewardNormaliser(GAMMA, 4, NoAllReduce())
+    normaliser, returns = RewardNormaliser(ALONE), RunningReturns(GAMMA, 4)
     gymnasium_ones, running = RunningMeanStd(epsilon=0.0, shape=()), np.zeros(4)
     for seed in range(5):
         rows = rollout(seed)
-        normalised = normaliser.normalise(torch.from_numpy(rows.reward), rows)
+        normalised = normalise(normaliser, returns, rows)
         for t in range(rows.steps):
             valid = rows.valid[t]
             running[valid] = GAMMA * running[valid] + rows.reward[t][valid].astype(np.float64)
@@ -113,29 +131,48 @@ def test_rewards_are_divided_by_the_deviation_of_the_running_return() -> None:
 
 
 def test_large_rewards_are_clipped_and_raw_ones_stay() -> None:
-    normaliser, rows = RewardNormaliser(GAMMA, 4, NoAllReduce()), rollout(0, steps=2000)
+    rows = rollout(0, steps=2000)
     rows.reward[:] = 0.0
     rows.reward[10, 1] = -100.0
     raw = rows.reward.copy()
-    normalised = normaliser.normalise(torch.from_numpy(rows.reward), rows)
+    normalised = normalise(RewardNormaliser(ALONE), RunningReturns(GAMMA, 4), rows)
     assert normalised[10, 1] == -10.0 and not normalised[11:].any()
     np.testing.assert_array_equal(rows.reward, raw)
 
 
 def test_reward_statistics_contain_the_returns_of_all_learners() -> None:
-    alone, ours = RewardNormaliser(GAMMA, 4, NoAllReduce()), rollout(0)
-    alone.normalise(torch.from_numpy(ours.reward), rollout(1))
-    shared = RewardNormaliser(GAMMA, 4, Recorded([alone.moments.numbers()]))
-    shared.normalise(torch.from_numpy(ours.reward), ours)
-    only = RewardNormaliser(GAMMA, 4, NoAllReduce())
-    only.normalise(torch.from_numpy(ours.reward), ours)
+    alone, only = RewardNormaliser(ALONE), RewardNormaliser(ALONE)
+    normalise(alone, RunningReturns(GAMMA, 4), rollout(1))
+    shared = RewardNormaliser(SynchronisedStatistics(Recorded([alone.moments.numbers()])))
+    for normaliser in (shared, only):
+        normalise(normaliser, RunningReturns(GAMMA, 4), rollout(0))
     assert shared.moments.numbers() == only.moments.merged(alone.moments).numbers()
 
 
 def test_a_restored_reward_normaliser_goes_on_bit_for_bit() -> None:
-    whole, restored = (RewardNormaliser(GAMMA, 4, NoAllReduce()) for _ in range(2))
-    first, second = rollout(0), rollout(1)
-    whole.normalise(torch.from_numpy(first.reward), first)
-    restored.load(whole.state())
-    results = [one.normalise(torch.from_numpy(second.reward), second) for one in (whole, restored)]
-    assert torch.equal(*results) and whole.state() == restored.state()
+    whole, restored = ((RewardNormaliser(ALONE), RunningReturns(GAMMA, 4)) for _ in range(2))
+    normalise(*whole, rollout(0))
+    for one, saved in zip(restored, whole, strict=True):
+        one.load(saved.state())
+    results = [normalise(*both, rollout(1)) for both in (whole, restored)]
+    assert torch.equal(*results)
+    assert [one.state() for one in whole] == [one.state() for one in restored]
+
+
+def test_learners_that_share_statistics_normalise_by_the_data_of_all() -> None:
+    """Two that come in turn have what one would have that sees the data of both; a third one begins with it."""
+    initial = {OBSERVATIONS: numbers_of([Moments.none((3,))]), REWARDS: numbers_of([Moments.none(())])}
+    spec = SharedStatisticsSpec({name: np.array(numbers) for name, numbers in initial.items()}, 60.0)
+    central = CentralStatistics(SharedStatistics(spec, None), lambda: None)
+    (first, second), alone, late = [network() for _ in range(2)], network(), network()
+    both = [(RewardNormaliser(central), RunningReturns(GAMMA, 4)) for _ in range(2)]
+    only = RewardNormaliser(ALONE)
+    returns = [RunningReturns(GAMMA, 4) for _ in range(2)]
+    for seed in range(6):
+        rows, turn = rollout(seed), seed % 2
+        update_observation_statistics((first, second)[turn], rows, central)
+        update_observation_statistics(alone, rows, ALONE)
+        assert torch.equal(normalise(*both[turn], rows), normalise(only, returns[turn], rows))
+    load_observation_statistics(late, central)
+    assert moments_of(second).numbers() == moments_of(late).numbers() == moments_of(alone).numbers()
+    assert moments_of(first).count < moments_of(late).count

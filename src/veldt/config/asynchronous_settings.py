@@ -58,7 +58,11 @@ class AsynchronousConfig(RolesConfig):
 
     @property
     def observation_statistics_refusal(self) -> str:
-        return "its learners share parameters only, in a central store"
+        return ""
+
+    @property
+    def reward_statistics_refusal(self) -> str:
+        return ""
 
     @property
     def is_synchronised(self) -> bool:

@@ -122,6 +122,10 @@ class Ga3cConfig(RolesConfig):
         return ""
 
     @property
+    def reward_statistics_refusal(self) -> str:
+        return ""
+
+    @property
     def tunes(self) -> bool:
         return self.tuner_interval > 0
 

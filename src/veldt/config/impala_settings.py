@@ -35,6 +35,10 @@ class ImpalaConfig(ActorsConfig):
     def observation_statistics_refusal(self) -> str:
         return ""
 
+    @property
+    def reward_statistics_refusal(self) -> str:
+        return ""
+
     def unread(self) -> dict[str, str]:
         why = "--replay-share is 0, so nothing is learned from twice"
         return {} if self.replay_share else {"replay_unrolls": why}

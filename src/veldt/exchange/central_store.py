@@ -138,15 +138,14 @@ class CentralStoreClient:
 
     def _lock_any(self, remaining: Sequence[int]) -> int:
         """Locks one of the `remaining` chunks as soon as one is free, and returns its number."""
-        has_waited, began = False, time.perf_counter()
-        while time.perf_counter() < began + self._deadline_s:
-            for number in remaining:
-                if self._locks.take(number):
-                    self.blocked_s += time.perf_counter() - began if has_waited else 0.0
-                    return number
-            has_waited = True
-            self._heartbeat()
-            time.sleep(self._pause_s)
+        for number in remaining:
+            if self._locks.take(number):
+                return number
+        began = time.perf_counter()
+        freed = self._locks.take_any(remaining, self._deadline_s, self._pause_s, self._heartbeat)
+        if freed is not None:
+            self.blocked_s += time.perf_counter() - began
+            return freed
         held = ", ".join(f"{number} by learner {self._holder_C[number]}" for number in remaining)
         raise PeerLostError(
             f"no chunk of the central store has been free for {self._deadline_s:g} s (last locked: {held})"

@@ -20,6 +20,7 @@ from veldt.exchange.inference import InferenceEdge, InferenceSpec
 from veldt.exchange.persistent_state import PersistentState
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.exchange.replay import ReplayEdge
+from veldt.exchange.shared_statistics import SharedStatistics, SharedStatisticsSpec
 from veldt.exchange.slots import SlotRings
 from veldt.exchange.weights import SharedWeights
 from veldt.runtime.shared import Layout
@@ -69,6 +70,7 @@ Spec = (
     | ReplaySpec
     | RateLimiterSpec
     | CentralStoreSpec
+    | SharedStatisticsSpec
     | InferenceSpec
     | PersistentStateSpec
 )
@@ -85,6 +87,8 @@ def edge_bytes(spec: Spec) -> int:
             return (ahead + 1) * _nbytes(layouts)
         case CentralStoreSpec(initial):
             return sum(array.nbytes for array in initial.values())
+        case SharedStatisticsSpec(initial):
+            return 2 * sum(array.nbytes for array in initial.values())
         case InferenceSpec() as inference:
             return _nbytes(inference.layouts())
         case PersistentStateSpec(layouts):
@@ -291,6 +295,8 @@ def make_local_edges(edges: Mapping[str, Edge], context: ForkServerContext) -> d
                 local_edges[name] = RateLimiter(spec, context)
             case CentralStoreSpec() as spec:
                 local_edges[name] = CentralStore(spec, context)
+            case SharedStatisticsSpec() as spec:
+                local_edges[name] = SharedStatistics(spec, context)
             case InferenceSpec() as spec:
                 local_edges[name] = InferenceEdge(spec, context)
             case PersistentStateSpec(layouts):

@@ -18,9 +18,10 @@ from veldt.exchange.gradients import GradientEdge
 from veldt.learning.batch_memory import BatchMemory
 from veldt.learning.checked_loss import required_priority
 from veldt.learning.checked_results import checked_minibatches
-from veldt.learning.normalisation import RewardNormaliser
+from veldt.learning.normalisation import RewardNormaliser, RunningReturns
 from veldt.learning.outside_rewards import OutsideRewards
 from veldt.learning.replay_batches import BatchConverter, with_global_weights
+from veldt.learning.running_statistics import RunningStatistics
 from veldt.replay.batch import batch_layouts
 from veldt.sampling.sampler import Sampler
 from veldt.tracking.stage_clock import StageClock
@@ -59,7 +60,7 @@ class OnPolicySource:
     """See `BatchSource`: uses every rollout once, in its own phase.
 
     Args:
-        edge: connects the learners that share each batch.
+        statistics: of all learners.
     """
 
     def __init__(
@@ -69,19 +70,22 @@ class OnPolicySource:
         sampler: Sampler,
         run_seed: int,
         clock: StageClock,
-        edge: GradientEdge,
+        statistics: RunningStatistics,
     ) -> None:
         self._algorithm, self._forward, self._sampler = algorithm, forward, sampler
         self._run_seed, self._clock = run_seed, clock
-        gamma, width = algorithm.reward_statistics_gamma, sampler.trajectory.width
-        self._rewards = None if gamma is None else RewardNormaliser(gamma, width, edge)
+        self._rewards: tuple[RunningReturns, RewardNormaliser] | None = None
+        if (gamma := algorithm.reward_statistics_gamma) is not None:
+            self._rewards = RunningReturns(gamma, sampler.trajectory.width), RewardNormaliser(statistics)
 
     def batches(self, steps: int, progress: float) -> Iterator[tuple[Any, float]]:
         seed = derive_seed(self._run_seed, SHUFFLE, self._sampler.phase)
         generator = torch.Generator().manual_seed(seed)
         rollout = self._sampler.rollout()
         if self._rewards is not None:
-            reward_TB = self._rewards.normalise(rollout.reward, self._sampler.trajectory)
+            returns, normaliser = self._rewards
+            rows = self._sampler.trajectory
+            reward_TB = normaliser.normalise(rollout.reward, returns.of(rows)[rows.valid])
             rollout = dataclasses.replace(rollout, reward=reward_TB)
         acted = float(self._sampler.trajectory.version.mean())
         minibatches = checked_minibatches(
@@ -101,11 +105,16 @@ class OnPolicySource:
         return {}
 
     def counters(self) -> dict[str, Any]:
-        return {} if self._rewards is None else {"rewards": self._rewards.state()}
+        if self._rewards is None:
+            return {}
+        returns, normaliser = self._rewards
+        return {"rewards": normaliser.state() | {"returns": returns.state()}}
 
     def load(self, counters: Mapping[str, Any]) -> None:
         if self._rewards is not None:
-            self._rewards.load(counters["rewards"])
+            returns, normaliser = self._rewards
+            returns.load(counters["rewards"]["returns"])
+            normaliser.load(counters["rewards"])
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Running statistics of training data: those of observations, in the network's normaliser, and those of rewards.
 
-Both are updated once for every rollout or batch of unrolls, from its valid rows, merged over all learners in the order
-of their ranks: so all learners have the same statistics, bit for bit. Reset steps are not counted, and the row after
-the last step counts where it becomes the first row of the next rollout.
+Both are updated once for every rollout or batch of unrolls, from its valid rows, and are those of all learners
+(`running_statistics.py`). Reset steps are not counted, and the row after the last step counts where it becomes the
+first row of the next rollout.
 
 Observations: after the updates on a rollout. The network that learns from it is then the one that acted, so that the
 old log-probabilities, values and advantages belong to the same inputs. The first rollout is acted in, and learned from,
@@ -13,22 +13,22 @@ Rewards: before the updates, so that a rollout's rewards are divided by one numb
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
+from veldt.algorithms.base import Algorithm, OnPolicy
 from veldt.envs.trajectory import Rows
-from veldt.exchange.gradients import GradientEdge
 from veldt.functional.moments import EPSILON, Moments
+from veldt.learning.running_statistics import OBSERVATIONS, REWARDS, RunningStatistics
 from veldt.networks.normaliser import normaliser_of
 
 REWARD_CLIP = 10.0  # normalised rewards lie in [-REWARD_CLIP, REWARD_CLIP], as in VecNormalize and CleanRL
 
 
-def update_observation_statistics(network: nn.Module, rows: Rows, edge: GradientEdge) -> None:
+def update_observation_statistics(network: nn.Module, rows: Rows, statistics: RunningStatistics) -> None:
     """Adds the observations of all valid rows, of all learners, to the statistics of the network's normaliser.
 
     Nothing happens where the network has none.
@@ -38,8 +38,16 @@ def update_observation_statistics(network: nn.Module, rows: Rows, edge: Gradient
         return
     first, end = rows.history, rows.history + rows.steps
     new = [Moments.of(rows.observation[name][first:end][rows.valid]) for name, _ in normaliser.statistics()]
-    before = normaliser.moments()
-    normaliser.store([old.merged(own) for old, own in zip(before, _of_all(new, edge), strict=True)])
+    normaliser.store(statistics.with_new(OBSERVATIONS, normaliser.moments(), new))
+
+
+def load_observation_statistics(network: nn.Module, statistics: RunningStatistics) -> None:
+    """Gives the network's normaliser, if it has one, the statistics to which all learners have added so far."""
+    normaliser = normaliser_of(network)
+    if normaliser is not None:
+        before = normaliser.moments()
+        nothing = [Moments.none(moments.mean.shape) for moments in before]
+        normaliser.store(statistics.with_new(OBSERVATIONS, before, nothing))
 
 
 def copy_observation_statistics(network: nn.Module, source: nn.Module) -> None:
@@ -49,50 +57,28 @@ def copy_observation_statistics(network: nn.Module, source: nn.Module) -> None:
         own.load_state_dict(others.state_dict())
 
 
-def _of_all(own: list[Moments], edge: GradientEdge) -> list[Moments]:
-    """Returns the moments of the values of all learners."""
-    lists = [moments.numbers() for moments in own]
-    merged = [Moments.none(moments.mean.shape) for moments in own]
-    for numbers in edge.all_gather(list(itertools.chain(*lists))):
-        theirs = iter(numbers)
-        for index, moments in enumerate(merged):
-            part = list(itertools.islice(theirs, len(lists[index])))
-            merged[index] = moments.merged(Moments.of_numbers(part, moments.mean.shape))
-    return merged
+def reward_gamma_of(algorithm: Algorithm) -> float | None:
+    """Returns γ of the running return by whose deviation the algorithm's rewards are divided; None: they stay raw."""
+    return algorithm.reward_statistics_gamma if isinstance(algorithm, OnPolicy) else None
 
 
-class RewardNormaliser:
-    """Divides rewards by the standard deviation of the running discounted return, then clips them to ±10.
+class RunningReturns:
+    """The running discounted return of each env: R <- γ R + r at each step, from 0 with each episode.
 
-    The running return of an env is R <- γ R + r at each step, and begins from 0 with each episode; it continues over
-    rollouts. Its variance is that of all steps of all envs so far (VecNormalize, Gymnasium's NormalizeReward). Rewards
-    are not centred, and episodes' scores stay raw.
+    It continues over rollouts, so the process that has an env's rollouts in their order keeps it.
 
     Args:
-        gamma: the discount γ of the running return.
-        width: this learner's envs.
-        edge: to the other learners.
+        gamma: the discount γ.
+        width: the envs.
     """
 
-    def __init__(self, gamma: float, width: int, edge: GradientEdge) -> None:
-        self._gamma, self._edge = gamma, edge
+    def __init__(self, gamma: float, width: int) -> None:
+        self._gamma = gamma
         self._return_B = np.zeros(width)
-        self.moments = Moments.none(())
 
-    def normalise(self, reward_TB: Tensor, rows: Rows) -> Tensor:
-        """Returns the normalised rewards of a rollout, after adding its returns to the statistics.
-
-        Args:
-            reward_TB: the raw rewards of `rows` on the learner's device, float32.
-        """
-        returns = self._running_returns(rows)[rows.valid]
-        (new,) = _of_all([Moments.of(returns)], self._edge)
-        self.moments = self.moments.merged(new)
-        deviation = float(np.sqrt(self.moments.variance + EPSILON))
-        return (reward_TB / deviation).clamp(-REWARD_CLIP, REWARD_CLIP)
-
-    def _running_returns(self, rows: Rows) -> np.ndarray:
-        """The running return after each step, float64 [T, B]; those of reset steps mean nothing."""
+    def of(self, rows: Rows) -> np.ndarray:
+        """Returns the running return after each step of the next rollout, float64 [T, B]; those of reset steps mean
+        nothing."""
         return_TB = np.empty(rows.reward.shape)
         over_TB = rows.terminated | rows.truncated | rows.interrupted
         running_B = self._return_B
@@ -102,11 +88,42 @@ class RewardNormaliser:
         self._return_B = running_B
         return return_TB
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> list[float]:
         """Returns its state as JSON values, which hold every bit of a float64."""
-        return {"moments": self.moments.numbers(), "returns": self._return_B.tolist()}
+        values: list[float] = self._return_B.tolist()
+        return values
+
+    def load(self, state: list[float]) -> None:
+        """Restores what `state` returned."""
+        self._return_B = np.array(state)
+
+
+class RewardNormaliser:
+    """Divides rewards by the standard deviation of the running discounted return, then clips them to ±10.
+
+    The variance is that of all steps of all envs so far (VecNormalize, Gymnasium's NormalizeReward). Rewards are not
+    centred, and episodes' scores stay raw.
+    """
+
+    def __init__(self, statistics: RunningStatistics) -> None:
+        self._statistics = statistics
+        self.moments = Moments.none(())
+
+    def normalise(self, reward_TB: Tensor, return_N: np.ndarray) -> Tensor:
+        """Returns the normalised rewards of a rollout, after adding its running returns to the statistics.
+
+        Args:
+            reward_TB: raw rewards on the learner's device, float32.
+            return_N: the running returns (`RunningReturns`) of the steps that have not been added before.
+        """
+        (self.moments,) = self._statistics.with_new(REWARDS, [self.moments], [Moments.of(return_N)])
+        deviation = float(np.sqrt(self.moments.variance + EPSILON))
+        return (reward_TB / deviation).clamp(-REWARD_CLIP, REWARD_CLIP)
+
+    def state(self) -> dict[str, Any]:
+        """Returns its state as JSON values."""
+        return {"moments": self.moments.numbers()}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restores what `state` returned."""
         self.moments = Moments.of_numbers(state["moments"], ())
-        self._return_B = np.array(state["returns"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import tempfile
+import time
+from collections.abc import Callable, Sequence
 from multiprocessing import reduction
 from typing import Any
 
@@ -27,6 +29,24 @@ class RecordLocks:
         except (BlockingIOError, PermissionError):
             return False
         return True
+
+    def take_any(
+        self, numbers: Sequence[int], deadline_s: float, pause_s: float, heartbeat: Callable[[], None]
+    ) -> int | None:
+        """Takes one of these locks as soon as one is free, and returns its number; None if none was until the deadline.
+
+        Args:
+            pause_s: between checks, before each of which `heartbeat` is called.
+        """
+        end = time.perf_counter() + deadline_s
+        while True:
+            for number in numbers:
+                if self.take(number):
+                    return number
+            if time.perf_counter() >= end:
+                return None
+            heartbeat()
+            time.sleep(pause_s)
 
     def give_back(self, number: int) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, number)

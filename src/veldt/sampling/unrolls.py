@@ -22,16 +22,30 @@ from veldt.functional.frames import stack_frames
 from veldt.runtime.devices import to_device
 from veldt.runtime.shared import Layout
 
+# The array with each env's running discounted return after each step (`learning/normalisation.py`).
+RUNNING_RETURN = "running_return"
+
 
 def unroll_layouts(
-    spec: EnvSpec, steps: int, width: int, parameters: int, recurrent_size: int
+    spec: EnvSpec, steps: int, width: int, parameters: int, recurrent_size: int, *, with_returns: bool
 ) -> dict[str, Layout]:
     """The arrays of an unroll: those of `Rows`, the actor's policy parameters [T, B, P] and, if the network is
-    recurrent, its state "initial_recurrent_state" [B, M] before the first row."""
+    recurrent, its state "initial_recurrent_state" [B, M] before the first row.
+
+    Args:
+        with_returns: whether they include the running return (RUNNING_RETURN).
+    """
     layouts = row_layouts(spec, steps, width) | {"policy": Layout((steps, width, parameters), "float32")}
+    if with_returns:
+        layouts[RUNNING_RETURN] = returns_layout(steps, width)
     return layouts | (
         {"initial_recurrent_state": Layout((width, recurrent_size), "float32")} if recurrent_size else {}
     )
+
+
+def returns_layout(steps: int, width: int) -> Layout:
+    """The layout of RUNNING_RETURN: float64 [T, B]."""
+    return Layout((steps, width), "float64")
 
 
 def env_axis(name: str) -> int:
@@ -52,7 +66,11 @@ class Unrolls:
         self.rows = Rows(spec, arrays)
         self._device = device
         self._observations = _Observations(self.rows, device)
-        others = row_layouts(spec, 0, 0).keys() | {"initial_recurrent_state", "final_recurrent_state"}
+        others = row_layouts(spec, 0, 0).keys() | {
+            "initial_recurrent_state",
+            "final_recurrent_state",
+            RUNNING_RETURN,
+        }
         self._extra_names = [name for name in arrays if name not in others]
 
     @classmethod
@@ -76,6 +94,11 @@ class Unrolls:
             axis, part = env_axis(name), slot[name]
             where = (slice(None),) * axis + (slice(first, first + part.shape[axis]),)
             np.copyto(array[where], part)
+
+    @property
+    def running_return(self) -> np.ndarray:
+        """The running discounted return after each step, float64 [T, B]."""
+        return self._arrays[RUNNING_RETURN]
 
     def rollout(self) -> Rollout:
         """Returns the batch on the device; valid until the next `put`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +23,17 @@ from veldt.exchange.central_store import CentralStore, CentralStoreSpec
 from veldt.exchange.graph import Edge, Graph, Role
 from veldt.exchange.parameter_partition import PARAMETERS
 from veldt.exchange.rate_limiter import RateLimiter
+from veldt.exchange.shared_statistics import SharedStatistics, SharedStatisticsSpec
 from veldt.exchange.weights import Weights
+from veldt.functional.moments import Moments
 from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.learning.learner import by_parameter_name, load_state, load_weights, state_by_parameter_name
+from veldt.learning.normalisation import reward_gamma_of
 from veldt.learning.optimiser import GroupedRule
+from veldt.learning.running_statistics import OBSERVATIONS, REWARDS, CentralStatistics, numbers_of
 from veldt.learning.snapshot import Groups
 from veldt.networks.flat import FlatParameters
+from veldt.networks.normaliser import normaliser_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
@@ -44,7 +50,9 @@ from veldt.systems.roles.independent_learner import (
     independent_plans,
 )
 from veldt.systems.roles.sampler_learner import GroupContext
+from veldt.systems.roles.sampler_learner_role import SyncState
 
+_STATISTICS = "statistics"  # of a learner's state in checkpoints: those of all learners
 _MARGIN_S = 60.0  # beyond the deadline: a learner silent for so long was killed, and its chunk is free
 
 
@@ -75,6 +83,14 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
             CentralStoreSpec(initial, settings.chunks, sampler_learner_deadline_s(config) + _MARGIN_S),
         ),
     }
+    statistics = _initial_statistics(run_plan, checkpoint)
+    if statistics:
+        edges["statistics"] = Edge(
+            "learner",
+            "learner",
+            "running statistics of all learners' data",
+            SharedStatisticsSpec(statistics, sampler_learner_deadline_s(config) + _MARGIN_S),
+        )
     if evaluator_roles:
         edges["weights"] = weights_edge(run_plan, "evaluator")
     learner = Role(
@@ -103,16 +119,29 @@ def _initial(run_plan: RunPlan, checkpoint: Checkpoint | None) -> Mapping[str, n
     return {name: value.numpy() for name, value in values.items()}
 
 
+def _initial_statistics(run_plan: RunPlan, checkpoint: Checkpoint | None) -> dict[str, np.ndarray]:
+    """Returns the statistics that the run normalises by, from the checkpoint if there is one; {}: it does not."""
+    moments = {}
+    if (normaliser := normaliser_of(run_plan.network()[0])) is not None:
+        moments[OBSERVATIONS] = normaliser.moments()
+    if reward_gamma_of(run_plan.algorithm()) is not None:
+        moments[REWARDS] = [Moments.none(())]
+    saved = {} if checkpoint is None else checkpoint.meta["learners"]["0"].get(_STATISTICS, {})
+    return {name: np.array(saved.get(name, numbers_of(new))) for name, new in moments.items()}
+
+
 @flush_denormals()
 def run_asynchronous_learner(
     control: Control,
     plan: IndependentPlan,
     rate_limiter: RateLimiter,
     store: CentralStore,
+    statistics: SharedStatistics | None = None,
     weights: Weights | None = None,
 ) -> None:
     """Entry point of the role: samples and learns until it is asked to stop."""
-    _AsynchronousLearner(control, plan.placed(control.peers), rate_limiter, store, weights).run()
+    placed = plan.placed(control.peers)
+    _AsynchronousLearner(control, placed, rate_limiter, store, statistics, weights).run()
 
 
 class _AsynchronousLearner(IndependentSamplerLearner):
@@ -122,20 +151,24 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         plan: IndependentPlan,
         rate_limiter: RateLimiter,
         store: CentralStore,
+        statistics: SharedStatistics | None,
         weights: Weights | None,
     ) -> None:
         rank, settings = plan.rank, plan.run_plan.config.roles
         assert isinstance(settings, AsynchronousConfig)
         self._settings, self._weights, self._rows = settings, weights, 0
+        self._statistics = statistics
         self._store_client = store.client(rank, control.heartbeat)
         self._others = 0  # updates by other sampler-learners that its parameters include
         context = GroupContext(
+            statistics=None if statistics is None else CentralStatistics(statistics, control.heartbeat),
             optimiser=self._optimiser_of,
             version_of=lambda own: own + self._others,
             heartbeat=self._before_step,
         )
         super().__init__(control, plan, rate_limiter, context)
         self._optimiser.pull()
+        self._sampler_learner.load_statistics()
         self.load_shared_parameters()
 
     def _optimiser_of(self, algorithm: Algorithm, parameters: FlatParameters) -> CentralOptimiser:
@@ -169,6 +202,11 @@ class _AsynchronousLearner(IndependentSamplerLearner):
 
     def before_snapshot(self) -> None:
         self._optimiser.exchange()
+        self._sampler_learner.load_statistics()
+
+    def _state_besides(self, now: SyncState) -> dict[str, Any]:
+        shared = {} if self._statistics is None else {_STATISTICS: self._statistics.values()}
+        return super()._state_besides(now) | shared
 
     def shared_groups(self, groups: Groups) -> Groups:
         values = {name: torch.from_numpy(array) for name, array in self._store_client.copied().items()}

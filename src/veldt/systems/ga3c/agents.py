@@ -27,10 +27,12 @@ from veldt.envs.trajectory import Rows
 from veldt.exchange.inference import InferenceClient, InferenceEdge
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import SlotOut, Slots
+from veldt.learning.normalisation import RunningReturns, reward_gamma_of
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.runtime.shared import Layout
 from veldt.sampling.episodes import Episode, EpisodeTracker
+from veldt.sampling.unrolls import RUNNING_RETURN
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
 from veldt.systems.roles.scale_notes import scale_notes
 from veldt.tracking.stage_clock import StageClock
@@ -114,6 +116,8 @@ class AgentHost:
             name: np.zeros((steps, width, *layout.shape), layout.dtype)
             for name, layout in plan.actor_outputs.items()
         }
+        gamma = reward_gamma_of(self._algorithm)
+        self._returns = [] if gamma is None else [RunningReturns(gamma, 1) for _ in range(width)]
         # Recurrent state of each agent now, and before the first row of its rollout.
         self._recurrent_WM, self._first_recurrent_WM = np.zeros((2, width, plan.recurrent_size), np.float32)
         self._noise_RWK = np.empty((_NOISE_ROWS, width, plan.noise_width), np.float32)
@@ -232,6 +236,8 @@ class AgentHost:
                 column.copy_to(arrays)
                 for name, array in self._actor_outputs.items():
                     np.copyto(arrays[name], array[:, part])
+                if self._returns:
+                    arrays[RUNNING_RETURN][...] = self._returns[b].of(column)
                 if self._plan.recurrent_size:
                     np.copyto(arrays["initial_recurrent_state"], self._first_recurrent_WM[part])
                     np.copyto(arrays["final_recurrent_state"], self._recurrent_WM[part])

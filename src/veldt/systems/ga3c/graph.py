@@ -22,11 +22,13 @@ from veldt.exchange.graph import Edge, Graph, Role, SlotsSpec, role_name
 from veldt.exchange.inference import InferenceSpec
 from veldt.exchange.rate_limiter import RateLimiterSpec
 from veldt.formatting import counted
+from veldt.learning.normalisation import reward_gamma_of
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.shared import Layout
 from veldt.sampling.checked_actions import checked_act, num_noise
 from veldt.sampling.observations import blank_observation
+from veldt.sampling.unrolls import RUNNING_RETURN, returns_layout
 from veldt.systems.ga3c.agents import AgentsPlan, run_agent_process
 from veldt.systems.ga3c.model import ModelPlan, run_model
 from veldt.systems.planning.run_plan import RunPlan
@@ -181,6 +183,8 @@ def _rollout(run_plan: RunPlan, parts: _AgentParts) -> dict[str, Layout]:
     layouts = row_layouts(run_plan.spec, steps, 1)
     for name, layout in parts.actor_outputs.items():
         layouts[name] = Layout((steps, 1, *layout.shape), layout.dtype)
+    if reward_gamma_of(run_plan.algorithm()) is not None:
+        layouts[RUNNING_RETURN] = returns_layout(steps, 1)
     if parts.recurrent_size:
         for name in ("initial_recurrent_state", "final_recurrent_state"):
             layouts[name] = Layout((1, parts.recurrent_size), "float32")

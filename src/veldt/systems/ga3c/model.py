@@ -129,7 +129,7 @@ class Model(LearnerRole):
         return self._tuning.metrics(time.monotonic())
 
     def _extra_state(self) -> dict[str, Any]:
-        return self._tuning.state()
+        return self._tuning.state() | (super()._extra_state() or {})
 
     def _send_snapshot_part(self) -> None:
         if self._control.requested_snapshot not in (0, self._sent_snapshot):
@@ -175,14 +175,15 @@ class Model(LearnerRole):
         unrolls = self._intake.take(_WAIT_S)
         if unrolls is None or not unrolls.rows.valid.any():
             return
-        rows, rollout = unrolls.rows, unrolls.rollout()
+        rows = unrolls.rows
         with self._updating:
+            rollout = self.rollout_of(unrolls)
             seed = derive_seed(self._plan.config.run.seed, SHUFFLE, self._learner.updates)
             generator = torch.Generator().manual_seed(seed)
             batches = self._on_policy.minibatches(self._forward, rollout, generator)
             for batch in checked_minibatches(batches, self._on_policy):
                 self.update(batch, rows.version[rows.valid], rows.reward.size)
-            update_observation_statistics(self._network, rows, self._edge)
+            update_observation_statistics(self._network, rows, self._statistics)
             self.publish()
 
     def _tensor(self, array: np.ndarray) -> Tensor:

@@ -7,12 +7,14 @@ actors (envs, policy) ==unrolls==> learner (V-trace)
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from veldt.algorithms.policy_gradient import PolicyGradient
 from veldt.config.impala_settings import ImpalaConfig
 from veldt.exchange.graph import Edge, Graph, SlotsSpec
 from veldt.exchange.rate_limiter import RateLimiterSpec
+from veldt.learning.normalisation import reward_gamma_of
 from veldt.networks.recurrent import recurrent_size_of
 from veldt.replay.size import check_memory
 from veldt.runs.checkpoint_files import Checkpoint
@@ -33,8 +35,15 @@ def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
     width, steps = envs // settings.actors, run_plan.horizon
     unrolls = settings.batch_unrolls(envs)
     parameters = algorithm.distribution.num_parameters
-    recurrent_size = recurrent_size_of(run_plan.network()[0])
-    slot = unroll_layouts(spec, steps, width, parameters, recurrent_size)
+    layouts = partial(
+        unroll_layouts,
+        spec,
+        steps,
+        parameters=parameters,
+        recurrent_size=recurrent_size_of(run_plan.network()[0]),
+        with_returns=reward_gamma_of(algorithm) is not None,
+    )
+    slot = layouts(width)
     edges = {
         "weights": weights_edge(run_plan),
         "rate_limiter": Edge(
@@ -69,9 +78,7 @@ def impala(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpoint | 
         run_impala_learner,
         run,
         [{"weights": "weights", "slots": name, "rate_limiter": "rate_limiter"} for name in names],
-        lambda **common: ImpalaLearnerPlan(
-            **common, slot=slot, batch=unroll_layouts(spec, steps, share, parameters, recurrent_size)
-        ),
+        lambda **common: ImpalaLearnerPlan(**common, slot=slot, batch=layouts(share)),
     )
     # Each learner receives unrolls of its own: with fewer actors than learners, one learner would wait for ever.
     acting = actors(run_plan, steps, names, checkpoint, least=settings.learners)

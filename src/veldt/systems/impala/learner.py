@@ -92,12 +92,12 @@ class _ImpalaLearner(LearnerRole):
             for slot in self._replay.sample(drawn, self._fresh, seed):
                 self._batch.put(self._column, slot)
                 self._column += self._width
-            rollout = self._batch.rollout()
+            new = slice(0, self._columns - drawn * self._width)  # those drawn have been counted before
+            rollout = self.rollout_of(self._batch, new)
         rows = self._batch.rows
         # Of all rows: in unrolls of one step, envs whose episodes end together have only reset steps in a batch.
         self.update(rollout, rows.version, rows.reward.size)
-        new = rows.part(slice(0, self._columns - drawn * self._width))  # those drawn have been counted before
-        update_observation_statistics(self._network, new, self._edge)
+        update_observation_statistics(self._network, rows.part(new), self._statistics)
         self.publish()
         self._column = self._fresh = 0
 

@@ -25,6 +25,7 @@ from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import Arrays, SlotOut, Slots
 from veldt.exchange.weights import Weights
 from veldt.learning.checked_results import check_taken_and_best, checked_first_priorities
+from veldt.learning.normalisation import RunningReturns, reward_gamma_of
 from veldt.networks.actor_critic import ActorCritic
 from veldt.networks.own import OwnParts
 from veldt.networks.precision import Network
@@ -32,6 +33,7 @@ from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.sampling.episodes import EpisodeTracker
 from veldt.sampling.sampler import Act, ActingPolicy, InferencePlace, Sampler
+from veldt.sampling.unrolls import RUNNING_RETURN
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
 from veldt.systems.roles.pulled_network import PulledNetwork
 from veldt.systems.roles.scale_notes import scale_notes
@@ -91,7 +93,7 @@ class _Actor:
         algorithm = config.make_algorithm(spec.action)
         algorithm.set_env_slice(plan.first, config.envs.num_envs)
         self._algorithm = algorithm
-        self._extras = _extras_for(algorithm)
+        self._extras = _extras_for(algorithm, plan.width)
         self._policy = PulledNetwork(config, spec, plan.network, weights)
         self._seed = derive_seed(
             config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
@@ -219,9 +221,11 @@ class _Extras(Protocol):
         """Returns arrays by name, for the trajectory buffer that the sampler has just filled."""
 
 
-def _extras_for(algorithm: Algorithm) -> _Extras:
-    """Returns the extras that a learner with this algorithm needs."""
-    return _FirstPriorities(algorithm) if isinstance(algorithm, OffPolicy) else _BehaviourPolicy(algorithm)
+def _extras_for(algorithm: Algorithm, width: int) -> _Extras:
+    """Returns the extras that a learner with this algorithm needs of an actor with `width` envs."""
+    if isinstance(algorithm, OffPolicy):
+        return _FirstPriorities(algorithm)
+    return _BehaviourPolicy(algorithm, width)
 
 
 class _FirstPriorities:
@@ -268,10 +272,13 @@ class _FirstPriorities:
 
 class _BehaviourPolicy:
     """ "policy" float32 [T, B, P]: the parameters of each step's distribution. With an LSTM also
-    "initial_recurrent_state" float32 [B, M]: the recurrent state before the first row."""
+    "initial_recurrent_state" float32 [B, M]: the recurrent state before the first row. If rewards are normalised also
+    "running_return" float64 [T, B]: see `RunningReturns`."""
 
-    def __init__(self, algorithm: Algorithm) -> None:
+    def __init__(self, algorithm: Algorithm, width: int) -> None:
         self._algorithm = algorithm
+        gamma = reward_gamma_of(algorithm)
+        self._returns = None if gamma is None else RunningReturns(gamma, width)
 
     @property
     def act(self) -> Act:
@@ -287,4 +294,6 @@ class _BehaviourPolicy:
         arrays = {"policy": rollout.extras["policy"].numpy()}
         if rollout.recurrent is not None:
             arrays["initial_recurrent_state"] = rollout.recurrent.first_BM.numpy()
+        if self._returns is not None:
+            arrays[RUNNING_RETURN] = self._returns.of(sampler.trajectory)
         return arrays

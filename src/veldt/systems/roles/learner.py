@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from veldt.agent import make_network
 from veldt.algorithms.base import Forward, Loss
+from veldt.algorithms.rollout import Rollout
 from veldt.config.train_config import TrainConfig
 from veldt.envs.spec import EnvSpec
 from veldt.errors import PeerLostError
@@ -21,6 +23,8 @@ from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.weights import Weights
 from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.learner import Learner
+from veldt.learning.normalisation import RewardNormaliser, reward_gamma_of
+from veldt.learning.running_statistics import SynchronisedStatistics
 from veldt.learning.targets import TargetNetworks
 from veldt.networks.flat import FlatParameters
 from veldt.networks.own import OwnParts
@@ -31,6 +35,7 @@ from veldt.runtime.devices import nth_device
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.runtime.system_memory import disable_malloc_trim
+from veldt.sampling.unrolls import Unrolls
 from veldt.systems.roles.digests import config_digests, weights_digest
 from veldt.systems.roles.messages import SnapshotPart, UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
@@ -78,12 +83,17 @@ class LearnerRole(ABC):
         )
         edge = self._gradient_edge()
         self._learner = self._make_learner(edge)
+        self._statistics = SynchronisedStatistics(edge)
+        has_returns = reward_gamma_of(self._algorithm) is not None
+        self._rewards = RewardNormaliser(self._statistics) if has_returns else None
         self._clock, self._metrics, self._sent_snapshot = StageClock(), UpdateMetrics(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
         if checkpoint is not None:
             with restoring(checkpoint):
                 groups = checkpoint.groups
                 self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
+                if self._rewards is not None:
+                    self._rewards.load(checkpoint.meta["learners"]["0"]["rewards"])
         edge.assert_same_on_all_ranks({**config_digests(config), "weights": weights_digest(self._parameters)})
         self._learner.updates = self._updates_before(edge)
         rate_limiter.updates_L[plan.rank] = self._learner.updates
@@ -172,6 +182,18 @@ class LearnerRole(ABC):
         self._rate_limiter.updates_L[self._plan.rank] += 1
         return loss
 
+    def rollout_of(self, unrolls: Unrolls, new: slice = slice(None)) -> Rollout:
+        """Returns a batch of unrolls as a rollout on the device, with normalised rewards if the algorithm needs those.
+
+        Args:
+            new: the columns that it has not learned from before.
+        """
+        rollout = unrolls.rollout()
+        if self._rewards is None:
+            return rollout
+        returns, valid = unrolls.running_return[:, new], unrolls.rows.valid[:, new]
+        return dataclasses.replace(rollout, reward=self._rewards.normalise(rollout.reward, returns[valid]))
+
     def publish(self) -> None:
         """Publishes the weights if one of the last updates was due for it."""
         every = self._plan.publish_every
@@ -208,8 +230,8 @@ class LearnerRole(ABC):
         }
 
     def _extra_state(self) -> dict[str, Any] | None:
-        """Further state of its own for a checkpoint, as JSON values; None if there is none."""
-        return None
+        """Further state for a checkpoint, as JSON values, the same for all learners; None if there is none."""
+        return None if self._rewards is None else {"rewards": self._rewards.state()}
 
     def _gradient_edge(self) -> GradientEdge:
         plan = self._plan

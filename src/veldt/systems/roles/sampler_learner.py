@@ -29,8 +29,9 @@ from veldt.learning.batch_sources import BatchShare, BatchSource, OnPolicySource
 from veldt.learning.checked_results import checked_exploration
 from veldt.learning.diagnostics import Diagnostics
 from veldt.learning.learner import Learner
-from veldt.learning.normalisation import update_observation_statistics
+from veldt.learning.normalisation import load_observation_statistics, update_observation_statistics
 from veldt.learning.optimiser import LocalOptimiser, Optimiser
+from veldt.learning.running_statistics import RunningStatistics, SynchronisedStatistics
 from veldt.learning.snapshot import Snapshot
 from veldt.networks.flat import FlatParameters
 from veldt.runs.checkpoint_files import Checkpoint, restoring
@@ -75,6 +76,7 @@ class GroupContext:
 
     Args:
         edge: all-reduces gradients before they are applied.
+        statistics: of the data of all learners; None: they are synchronised by `edge`.
         optimiser: makes the optimiser.
         version_of: total updates of the shared parameters, from the number of this sampler-learner's own.
         heartbeat: called before each step of a group of envs.
@@ -82,6 +84,7 @@ class GroupContext:
     """
 
     edge: GradientEdge = field(default_factory=NoAllReduce)
+    statistics: RunningStatistics | None = None
     optimiser: Callable[[Algorithm, FlatParameters], Optimiser] = LocalOptimiser
     version_of: Callable[[int], int] = lambda own: own
     heartbeat: Callable[[], None] = lambda: None
@@ -135,6 +138,7 @@ class SamplerLearner:
         config = run_plan.config
         self._config, self._run_plan, self._worker_rank, self._clock = config, run_plan, worker_rank, clock
         self._note, self._edge, self._schedule = note, context.edge, context.schedule
+        self._statistics = context.statistics or SynchronisedStatistics(context.edge)
         self.thread_choice = _thread_choice(run_plan, note)
         total = config.envs.num_envs
         self._width = total // worker_rank.world_size
@@ -208,7 +212,7 @@ class SamplerLearner:
         algorithm, seed = self.algorithm, self._worker_rank.draw_seed
         if isinstance(algorithm, OnPolicy):
             forward = self._trained.forward
-            return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock, self._edge)
+            return OnPolicySource(algorithm, forward, self._sampler, seed, self._clock, self._statistics)
         assert isinstance(algorithm, OffPolicy)
         from veldt.replay.buffer import ReplayBuffer  # here, because it loads numba
 
@@ -278,7 +282,7 @@ class SamplerLearner:
             # Summed, so that all ranks make as many updates.
             new_steps_of_all = int(self._edge.all_reduce_sum([new_steps])[0])
         self._learn(done + new_steps_of_all, progress, rate, updated)
-        update_observation_statistics(self.network, slot, self._edge)
+        update_observation_statistics(self.network, slot, self._statistics)
         self.acts_by_newest()
         episodes = self.episodes.add(slot)
         self._sampler.start_next_rollout()
@@ -305,6 +309,10 @@ class SamplerLearner:
     def _act_beside(self, training: int) -> None:
         """Acts on as many threads as fit to this number of training threads."""
         self._sampler.threads = self._run_plan.inference_threads_beside(training)
+
+    def load_statistics(self) -> None:
+        """Continues with the statistics of observations to which all learners have added so far."""
+        load_observation_statistics(self.network, self._statistics)
 
     def acts_by_newest(self) -> None:
         """Sets the sampler's version to the learner's, after the parameters have changed."""
