@@ -69,7 +69,7 @@ def test_nothing_is_said_of_what_is_normalised_clipped_or_left_to_an_own_network
         ("ppo", 1e3, "as large as 1,000 so far, .* take --normalise-rewards"),
         ("a2c", -1e-3, "no larger than 0.001 so far, .* take --normalise-rewards"),
         ("dqn", 1e3, r"as large as 1,000 .* in the environment \(gymnasium.wrappers.TransformReward\)"),
-        ("impala", 1e3, r"as large as 1,000 .* in the environment"),
+        ("impala", 1e3, "as large as 1,000 .* take --normalise-rewards"),
         ("ppo", 0.0, None),
         ("ppo", 100.0, None),
         ("rainbow", 1e3, None),  # the learner speaks of its atoms

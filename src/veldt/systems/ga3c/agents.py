@@ -23,7 +23,6 @@ from veldt.envs.seeding import ACTION, ACTOR, derive_seed, uniform
 from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.envs.stepper_settings import StepperSettings
-from veldt.envs.trajectory import Rows
 from veldt.exchange.inference import InferenceClient, InferenceEdge
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.exchange.slots import SlotOut, Slots
@@ -34,7 +33,7 @@ from veldt.runtime.shared import Layout
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.unrolls import RUNNING_RETURN
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
-from veldt.systems.roles.scale_notes import scale_notes
+from veldt.systems.roles.scale_notes import ScaleWarning
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.25  # seconds without a heartbeat while it waits for answers
@@ -99,11 +98,10 @@ class AgentHost:
         self._control, self._plan, self._inference = control, plan, inference
         self._out, self._rate_limiter = out, rate_limiter
         config, width, steps = plan.config, plan.width, plan.steps
+        starts = plan.incarnations + control.restart_count
         self._algorithm = config.make_algorithm(plan.spec.action)
         self._algorithm.set_env_slice(plan.first, config.envs.num_envs)
-        self._seed = derive_seed(
-            config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
-        )
+        self._seed = derive_seed(config.run.seed, ACTOR, plan.number, starts)
         envs = dataclasses.replace(config.envs, num_envs=width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, envs, config.atari, plan.first)
         arrangement = Arrangement("in-process", 0, width, (), "agents")
@@ -123,8 +121,9 @@ class AgentHost:
         self._noise_RWK = np.empty((_NOISE_ROWS, width, plan.noise_width), np.float32)
         self._row_W, self._step_W = np.zeros(width, np.int64), np.zeros(width, np.int64)
         self._is_slow = False
-        # Whether a warning of the scales of the run's first rollout is still due.
-        self._checks_scale = plan.number == 0 and plan.incarnations + control.restart_count == 0
+        self._scale_warning = ScaleWarning(
+            config, self._algorithm, plan.number == 0 and starts == 0, lambda *note: control.send(Note(*note))
+        )
         self._full: list[int] = []  # agents whose full rollouts wait for room in the queue
         self._idle = list(range(width))  # agents that start a rollout as soon as they may
         self._finished: list[Episode] = []
@@ -230,8 +229,7 @@ class AgentHost:
                 return
             b = self._full.pop(0)
             column, part = self._columns[b], slice(b, b + 1)
-            if self._checks_scale:
-                self._send_scale_notes(column)
+            self._scale_warning.look_at(column)
             with self._clock("replay"):
                 column.copy_to(arrays)
                 for name, array in self._actor_outputs.items():
@@ -251,11 +249,6 @@ class AgentHost:
                 self._slot.start_next_rollout(part)
                 self._row_W[b] = 0
                 self._idle.append(b)
-
-    def _send_scale_notes(self, rollout: Rows) -> None:
-        self._checks_scale = False
-        for text in scale_notes(rollout, self._plan.config, self._algorithm):
-            self._control.send(Note(f"warning: {text}", "warning"))
 
     def send_metrics(self) -> None:
         """Sends the time spent per stage, finished episodes, and what happened to envs."""

@@ -36,7 +36,7 @@ from veldt.sampling.sampler import Act, ActingPolicy, InferencePlace, Sampler
 from veldt.sampling.unrolls import RUNNING_RETURN
 from veldt.systems.roles.messages import ActorMetrics, FinishedEpisodes
 from veldt.systems.roles.pulled_network import PulledNetwork
-from veldt.systems.roles.scale_notes import scale_notes
+from veldt.systems.roles.scale_notes import ScaleWarning
 from veldt.tracking.stage_clock import StageClock
 
 _WAIT_S = 0.02  # seconds between checks whether acting may continue
@@ -90,14 +90,16 @@ class _Actor:
     ) -> None:
         self._control, self._plan, self._out, self._rate_limiter = control, plan, out, rate_limiter
         config, spec = plan.config, plan.spec
+        starts = plan.incarnations + control.restart_count
         algorithm = config.make_algorithm(spec.action)
         algorithm.set_env_slice(plan.first, config.envs.num_envs)
         self._algorithm = algorithm
+        self._scale_warning = ScaleWarning(
+            config, algorithm, plan.number == 0 and starts == 0, lambda *note: control.send(Note(*note))
+        )
         self._extras = _extras_for(algorithm, plan.width)
         self._policy = PulledNetwork(config, spec, plan.network, weights)
-        self._seed = derive_seed(
-            config.run.seed, ACTOR, plan.number, plan.incarnations + control.restart_count
-        )
+        self._seed = derive_seed(config.run.seed, ACTOR, plan.number, starts)
         envs = dataclasses.replace(config.envs, num_envs=plan.width, alternate="off")
         settings = StepperSettings(plan.source, self._seed, envs, config.atari, plan.first)
         arrangement = Arrangement("in-process", 0, 1, (), "an actor's own")
@@ -123,7 +125,7 @@ class _Actor:
             return
         slot = self._slot
         self._sampler.sample(self._annealing_steps())
-        self._send_scale_notes()
+        self._scale_warning.look_at(slot)
         with self._clock("infer"):
             extras = self._extras.of(self._sampler)
         arrays = self._free_slot()
@@ -141,13 +143,6 @@ class _Actor:
         self._send_episodes()
         self._send_periodically()
         self._sampler.start_next_rollout()
-
-    def _send_scale_notes(self) -> None:
-        """Warns of the scales of what the run's first actor met in its first slot."""
-        starts = self._plan.incarnations + self._control.restart_count
-        if self._plan.number == 0 and starts == 0 and self._sampler.phase == 1:
-            for text in scale_notes(self._slot, self._plan.config, self._algorithm):
-                self._control.send(Note(f"warning: {text}", "warning"))
 
     def _annealing_steps(self) -> int:
         steps = self._rate_limiter.steps

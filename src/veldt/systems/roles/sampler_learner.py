@@ -40,7 +40,7 @@ from veldt.runtime.system_memory import disable_malloc_trim
 from veldt.sampling.episodes import Episode, EpisodeTracker
 from veldt.sampling.sampler import ActingPolicy, Sampler
 from veldt.systems.planning.run_plan import RunPlan
-from veldt.systems.roles.scale_notes import scale_notes
+from veldt.systems.roles.scale_notes import ScaleWarning
 from veldt.systems.roles.thread_choice import ThreadChoice
 from veldt.systems.roles.trained_network import TrainedNetwork
 from veldt.tracking.stage_clock import StageClock
@@ -153,6 +153,7 @@ class SamplerLearner:
         )
         if worker_rank.world_size > 1:
             self.algorithm.set_env_slice(self.first, total)
+        self._scale_warning = ScaleWarning(config, self.algorithm, worker_rank.rank == 0, note)
         self.learner = self._make_learner(context)
         self.envs = self._make_envs()
         try:
@@ -267,9 +268,8 @@ class SamplerLearner:
         """
         slot, progress = self.slot, min(1.0, steps / self._config.run.steps)
         self._sampler.sample(self._schedule(steps))
-        if self._sampler.phase == 1 and self._worker_rank.rank == 0:
-            for text in scale_notes(slot, self._config, self.algorithm):
-                self._note(f"warning: {text}", "warning")
+        if self._sampler.phase == 1:
+            self._scale_warning.look_at(slot)
         waits = self._config.envs.resets == "wait"
         if waits:
             self.envs.reset_ended()  # workers reset envs while this process learns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -17,6 +17,31 @@ from veldt.networks.normaliser import is_normalised
 # Gymnasium's own environments of vectors are within these, but for a few of MuJoCo.
 _LARGE, _SMALL_REWARD = 100.0, 0.01
 _DARK = 32  # real pictures are brighter; the ids of objects, and flags, are not above
+
+
+class ScaleWarning:
+    """Warns once, after a run's first rollout, of the scales of its numbers.
+
+    Args:
+        is_due: whether this process plays the first of the run's envs, and for the first time.
+        note: shows a sentence, and records it as an event of this kind.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        algorithm: Algorithm,
+        is_due: bool,
+        note: Callable[[str, str], None],
+    ) -> None:
+        self._config, self._algorithm, self._is_due, self._note = config, algorithm, is_due, note
+
+    def look_at(self, rollout: Rows) -> None:
+        """Called with each rollout; it says something of the first one at most."""
+        if self._is_due:
+            self._is_due = False
+            for text in scale_notes(rollout, self._config, self._algorithm):
+                self._note(f"warning: {text}", "warning")
 
 
 def scale_notes(slot: Rows, config: TrainConfig, algorithm: Algorithm) -> Iterator[str]:
