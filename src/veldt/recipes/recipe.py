@@ -124,7 +124,7 @@ class Recipe:
         """Returns the presets that `algorithm` has in this recipe."""
         nearest = self if algorithm == self.algorithm else self._nearest(algorithm)
         if nearest is None or nearest.system != self.system:
-            # Its presets may switch on what this recipe's system refuses, such as normalised rewards.
+            # Its presets may switch on what this recipe's system refuses, such as normalised observations.
             return {}
         return nearest.presets
 
