@@ -85,7 +85,11 @@ class CheckedStrategy(SamplingStrategy):
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         described = STRATEGIES.described(self._name)
-        with as_error(PluginError, f"the {described} failed to restore what its state had returned"):
+        failed = (
+            f"the {described} failed to restore what its state had returned (--checkpoint-replay none continues with "
+            "an empty buffer)"
+        )
+        with as_error(PluginError, failed):
             self._strategy.restore(arrays)
 
     def _wrong(self, what: str, returned: Any, mend: str) -> UsageError:
