@@ -86,8 +86,8 @@ def test_each_sampleable_row_is_accepted_and_no_other() -> None:
         ((np.zeros(2, int), torch.ones(2, requires_grad=True)), r"is tensor\(.*: return 2 masses"),
         ((np.zeros(2, int), np.ones(2, complex)), "return 2 masses"),
         ((np.zeros(2, int), np.array(["a", "b"])), "return 2 masses"),
-        ((np.zeros(2, int), np.array([1.0, 0.0])), "return masses above 0"),
-        ((np.zeros(2, int), np.array([1.0, np.nan])), "return masses above 0"),
+        ((np.zeros(2, int), np.array([1.0, 0.0])), "return finite masses above 0"),
+        ((np.zeros(2, int), np.array([1.0, np.nan])), "return finite masses above 0"),
     ],
 )
 def test_what_is_no_draw_is_one_sentence(drawn: Any, said: str) -> None:

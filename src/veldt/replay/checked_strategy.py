@@ -47,7 +47,7 @@ class CheckedStrategy(SamplingStrategy):
                 "sample", drawn[1], f"return {count} masses, an array of real numbers [{count}]"
             )
         if not (np.isfinite(mass_N) & (mass_N > 0)).all():
-            raise self._wrong("sample", mass_N, "return masses above 0")
+            raise self._wrong("sample", mass_N, "return finite masses above 0")
         is_sampleable_N = _is_sampleable(position_N, self.ring)
         if not is_sampleable_N.all():
             position = position_N[~is_sampleable_N][0]
