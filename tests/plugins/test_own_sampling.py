@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import veldt
 from documentation import ROOT, write_files
 from run_state import SMALL_REPLAYED, assert_same_run, state_of
-from veldt.errors import UsageError
+from veldt.envs.spec import ActionSpec, ArraySpec, EnvSpec
+from veldt.errors import PluginError, UsageError, VeldtError
+from veldt.replay.archive import ReplayArchive
+from veldt.replay.buffer import ReplayBuffer
 from veldt.replay.checked_strategy import CheckedStrategy
-from veldt.replay.settings import ReplayConfig
+from veldt.replay.sampling_strategy import Uniform
+from veldt.replay.settings import NStep, ReplayConfig
+from veldt.replay.snapshot import restore_state, state
 from veldt.tracking.metrics import read_metrics
 
 SETTINGS: dict[str, Any] = SMALL_REPLAYED | {
@@ -73,10 +81,13 @@ def test_each_sampleable_row_is_accepted_and_no_other() -> None:
         (np.zeros((2, 2)), "two arrays"),
         ((np.zeros(2), np.ones(2)), r"return 2 positions, an array of whole numbers \[2\]"),
         ((np.zeros(3, int), np.ones(3)), "return 2 positions"),
-        ((np.zeros(2, int), np.ones(3)), r"return 2 masses, an array of numbers \[2\]"),
+        (([[0], [0, 2]], np.ones(2)), r"is \[\[0\], \[0, 2\]\]: return 2 positions"),
+        ((np.zeros(2, int), np.ones(3)), r"return 2 masses, an array of real numbers \[2\]"),
+        ((np.zeros(2, int), torch.ones(2, requires_grad=True)), r"is tensor\(.*: return 2 masses"),
+        ((np.zeros(2, int), np.ones(2, complex)), "return 2 masses"),
         ((np.zeros(2, int), np.array(["a", "b"])), "return 2 masses"),
-        ((np.zeros(2, int), np.array([1.0, 0.0])), "return masses above 0"),
-        ((np.zeros(2, int), np.array([1.0, np.nan])), "return masses above 0"),
+        ((np.zeros(2, int), np.array([1.0, 0.0])), "return finite masses above 0"),
+        ((np.zeros(2, int), np.array([1.0, np.nan])), "return finite masses above 0"),
     ],
 )
 def test_what_is_no_draw_is_one_sentence(drawn: Any, said: str) -> None:
@@ -95,6 +106,72 @@ def test_what_is_no_mass_is_one_sentence(mass: Any) -> None:
 def test_what_is_no_state_is_one_sentence(state: Any) -> None:
     with pytest.raises(UsageError, match=r"^state of the .* is .*: return a dictionary of arrays"):
         checked(state=state).state()
+
+
+@pytest.mark.parametrize("dtype", ["object", "U3", "complex128", "M8[s]"])
+def test_a_state_that_no_checkpoint_takes_is_one_sentence(dtype: str) -> None:
+    said = rf"^the array 'n' in the state of the .* is {re.escape(str(np.dtype(dtype)))}: a checkpoint takes"
+    with pytest.raises(UsageError, match=said):
+        checked(state={"n": np.empty(2, dtype)}).state()
+
+
+def test_a_state_does_not_change_while_it_is_written() -> None:
+    counts = np.zeros(2, np.int64)
+    saved = checked(state={"counts": counts}).state()
+    counts += 1
+    assert saved["counts"].tolist() == [0, 0]
+
+
+def buffer_of(strategy: str) -> ReplayBuffer:
+    return ReplayBuffer(
+        EnvSpec({"": ArraySpec((1,), "float32")}, ActionSpec("discrete", sizes=(2,), start=(0,))),
+        2,
+        ReplayConfig(buffer_size=20, replay=strategy),
+        NStep(1, 0.9, False, False),
+    )
+
+
+def test_a_strategy_without_a_state_restores_nothing(plugin: Any) -> None:
+    given: list[Any] = []
+
+    class Stateless(veldt.SamplingStrategy):
+        def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+            raise AssertionError
+
+        def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+            given.append(dict(arrays))
+
+    veldt.register_sampling_strategy("stateless", Stateless)
+    buffer = buffer_of("stateless")
+    restore_state(buffer, state(buffer))
+    assert given == [{}]
+
+
+def test_a_state_that_is_not_restored_is_not_a_damaged_checkpoint(tmp_path: Path) -> None:
+    archive = ReplayArchive(tmp_path, buffer_of("twin-prioritised"))
+    rows, arrays = archive.capture()
+    changed = {name: array for name, array in arrays.items() if name != "sampling/largest"}
+    with pytest.raises(
+        PluginError, match=r"^the .*'twin-prioritised' .* failed to restore .*: KeyError: 'largest'"
+    ):
+        ReplayArchive(tmp_path, buffer_of("twin-prioritised")).restore(archive.write(rows), changed)
+
+
+@pytest.mark.parametrize("given", [[0.5, 2.0], [0.5, np.nan]])
+def test_new_priorities_are_valid_and_float64(given: list[float], plugin: Any) -> None:
+    got: list[np.ndarray] = []
+
+    buffer = buffer_of("twin-uniform")
+    buffer.index.update = lambda position_N, priority_N: got.append(priority_N)  # type: ignore[method-assign]
+    buffer.ring.head[:] = 3
+    key_N, priority_N = np.array([0, 1]), np.array(given, np.float32)
+    if np.isnan(given).any():
+        with pytest.raises(VeldtError, match="1 of 2 priorities are not allowed, the first is nan"):
+            buffer.update(key_N, priority_N)
+        assert not got
+    else:
+        buffer.update(key_N, priority_N)
+        assert got[0].dtype == np.float64 and got[0].tolist() == given
 
 
 def test_the_example_draws_new_rows_more_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +239,10 @@ def test_what_is_no_strategy_is_refused(plugin: Any) -> None:
     for strategy, said in (
         (object, "must be a subclass of veldt.SamplingStrategy"),
         (type("Lacks", (veldt.SamplingStrategy,), {}), "is Lacks, which does not define sample: do so"),
+        (
+            type("Asks", (Uniform,), {"uses_priorities": property(lambda _: False)}),
+            "uses_priorities of the sampling strategy mine is <property .*: give the class Asks True or False",
+        ),
     ):
         with pytest.raises(UsageError, match=said):
             veldt.register_sampling_strategy("mine", strategy)

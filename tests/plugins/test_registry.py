@@ -127,7 +127,7 @@ def test_impala_takes_every_algorithm_that_declares_the_correction() -> None:
             "mine",
             Mine,
             A2CConfig,
-            r"are A2CConfig, and Mine\.__init__ takes PPOConfig: derive A2CConfig from it",
+            r"are A2CConfig, and Mine\.__init__ takes PPOConfig: register it with PPOConfig, or",
         ),
         ("mine", PPOConfig, PPOConfig, "must be a subclass of veldt.algorithms.base.OnPolicy or OffPolicy"),
         ("mine", Mine, dict, "must be a dataclass, a subclass of .*AlgorithmConfig"),

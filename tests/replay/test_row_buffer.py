@@ -71,3 +71,14 @@ def test_priorities_of_overwritten_rows_are_dropped_and_counted() -> None:
 def test_an_invalid_priority_is_refused() -> None:
     with pytest.raises(VeldtError, match="must be finite"):
         append(RowBuffer(ROW, 4, 1.0), 0, 1, -1.0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -0.5])
+def test_invalid_new_priorities_are_refused_together(bad: float) -> None:
+    buffer = RowBuffer(ROW, 4, 1.0)
+    append(buffer, 0, 4, 3.0)
+    with pytest.raises(
+        VeldtError, match=rf"2 of 3 priorities are not allowed, the first is {bad}: .* training has diverged"
+    ):
+        buffer.update(np.arange(3), np.array([1.0, bad, np.nan], np.float32))
+    assert drawn(buffer, 4).mass_N.tolist() == pytest.approx([3] * 4, abs=1e-4), "none of the batch was taken"

@@ -80,7 +80,7 @@ def register_algorithm(name: str, algorithm: type[Algorithm], settings: type[Alg
     if not issubclass(settings, takes := _settings_taken_by(algorithm)):
         raise UsageError(
             f"the settings of the algorithm {name} are {settings.__name__}, and {algorithm.__name__}.__init__ takes "
-            f"{takes.__name__}: derive {settings.__name__} from it"
+            f"{takes.__name__}: register it with {takes.__name__}, or with a class derived from it"
         )
     if missing := sorted(algorithm.__abstractmethods__):
         raise UsageError(

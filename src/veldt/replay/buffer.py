@@ -88,10 +88,15 @@ class ReplayBuffer:
         batch.version_N[:] = ring.version.reshape(-1)[position_N]
 
     def update(self, key_N: np.ndarray, priority_N: np.ndarray) -> None:
-        """Sets new raw priorities of sampled transitions; drops and counts those of overwritten transitions."""
+        """Sets new raw priorities of sampled transitions; drops and counts those of overwritten transitions.
+
+        VeldtError if one of the others is not valid.
+        """
         position_N, is_there_N = self.ring.positions(key_N)
         self.dropped += len(key_N) - int(is_there_N.sum())
-        self.index.update(position_N[is_there_N], np.asarray(priority_N)[is_there_N])
+        kept_N = np.asarray(priority_N, np.float64)[is_there_N]
+        check_priorities(kept_N)
+        self.index.update(position_N[is_there_N], kept_N)
 
     def _priorities(self, change: Change, priority_TB: np.ndarray | None) -> np.ndarray:
         """Returns the priorities of rows that became sampleable, as given on append; NaN if none was given."""

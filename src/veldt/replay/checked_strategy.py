@@ -9,18 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from veldt.errors import UsageError
+from veldt.errors import PluginError, UsageError, as_error
 from veldt.replay.sampling_registry import STRATEGIES, SampledRing, SamplingStrategy
+from veldt.runs.tensor_file import can_be_stored
 
 
 def make_strategy(name: str, ring: SampledRing, alpha: float) -> SamplingStrategy:
-    """Returns a new strategy of this name; `alpha` is `--priority-exponent`."""
+    """Returns a new strategy of this name, checked if it is a plug-in's; `alpha` is `--priority-exponent`."""
     strategy = STRATEGIES[name].make(ring, alpha)
     return strategy if STRATEGIES.plugin_of(name) is None else CheckedStrategy(name, strategy)
 
 
 class CheckedStrategy(SamplingStrategy):
-    """A plug-in's strategy. UsageError where it returns what a replay buffer cannot use."""
+    """A plug-in's strategy. UsageError where it returns what a replay buffer cannot use.
+
+    `state` returns copies, because a checkpoint may be written while the strategy changes its arrays. PluginError where
+    the strategy cannot restore its state, so that the checkpoint is not taken for a damaged one.
+    """
 
     def __init__(self, name: str, strategy: SamplingStrategy) -> None:
         super().__init__(strategy.ring, strategy.alpha)
@@ -32,15 +37,17 @@ class CheckedStrategy(SamplingStrategy):
             raise self._wrong(
                 "sample", drawn, f"return the positions [{count}] and their masses [{count}], two arrays"
             )
-        position_N, mass_N = map(np.asarray, drawn)
-        if position_N.shape != (count,) or not np.issubdtype(position_N.dtype, np.integer):
+        position_N, mass_N = map(_as_array, drawn)
+        if position_N.shape != (count,) or position_N.dtype.kind not in "iu":
             raise self._wrong(
-                "sample", position_N, f"return {count} positions, an array of whole numbers [{count}]"
+                "sample", drawn[0], f"return {count} positions, an array of whole numbers [{count}]"
             )
-        if mass_N.shape != (count,) or not np.issubdtype(mass_N.dtype, np.number):
-            raise self._wrong("sample", mass_N, f"return {count} masses, an array of numbers [{count}]")
+        if mass_N.shape != (count,) or mass_N.dtype.kind not in "iuf":
+            raise self._wrong(
+                "sample", drawn[1], f"return {count} masses, an array of real numbers [{count}]"
+            )
         if not (np.isfinite(mass_N) & (mass_N > 0)).all():
-            raise self._wrong("sample", mass_N, "return masses above 0")
+            raise self._wrong("sample", mass_N, "return finite masses above 0")
         is_sampleable_N = _is_sampleable(position_N, self.ring)
         if not is_sampleable_N.all():
             position = position_N[~is_sampleable_N][0]
@@ -67,14 +74,35 @@ class CheckedStrategy(SamplingStrategy):
         named = isinstance(arrays, dict) and all(isinstance(name, str) for name in arrays)
         if not (named and all(isinstance(array, np.ndarray) for array in arrays.values())):
             raise self._wrong("state", arrays, "return a dictionary of arrays (np.ndarray) by name")
-        return dict(arrays)
+        for name, array in arrays.items():
+            if not can_be_stored(array.dtype):
+                raise self._wrong(
+                    f"the array {name!r} in the state",
+                    array.dtype,
+                    "a checkpoint takes real numbers and True or False",
+                )
+        return {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._strategy.restore(arrays)
+        described = STRATEGIES.described(self._name)
+        failed = (
+            f"the {described} failed to restore what its state had returned (--checkpoint-replay none continues with "
+            "an empty buffer)"
+        )
+        with as_error(PluginError, failed):
+            self._strategy.restore(arrays)
 
     def _wrong(self, what: str, returned: Any, mend: str) -> UsageError:
         shown = textwrap.shorten(str(returned), 60, placeholder=" ...")
         return UsageError(f"{what} of the {STRATEGIES.described(self._name)} is {shown}: {mend}")
+
+
+def _as_array(returned: Any) -> np.ndarray:
+    """Returns it as an array; an empty one if it is none, such as a list of lists of several lengths."""
+    try:
+        return np.asarray(returned)
+    except Exception:  # what has an __array__ of its own, such as a tensor, may raise anything
+        return np.empty(0)
 
 
 def _is_sampleable(position_N: np.ndarray, ring: SampledRing) -> np.ndarray:

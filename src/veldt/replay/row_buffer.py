@@ -84,7 +84,12 @@ class RowBuffer:
         batch.key_N[:] = first + (position_N - first) % self.rows
 
     def update(self, key_N: np.ndarray, priority_N: np.ndarray) -> None:
-        """Sets new raw priorities of sampled rows; drops and counts those of rows that were overwritten."""
+        """Sets new raw priorities of sampled rows; drops and counts those of rows that were overwritten.
+
+        VeldtError if one of the others is not valid.
+        """
         is_there_N = key_N >= self.first
         self.dropped += len(key_N) - int(is_there_N.sum())
-        self.index.update(key_N[is_there_N] % self.rows, np.asarray(priority_N)[is_there_N])
+        kept_N = np.asarray(priority_N, np.float64)[is_there_N]
+        check_priorities(kept_N)
+        self.index.update(key_N[is_there_N] % self.rows, kept_N)

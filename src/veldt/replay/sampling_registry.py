@@ -49,39 +49,48 @@ class SamplingStrategy:
     """
 
     uses_priorities: ClassVar[bool] = False
-    """Whether `update` gets new priorities of sampled rows, which the algorithm's loss must then return."""
+    """Whether `update` gets new priorities of sampled rows, which the algorithm's loss must then return. Of the class,
+    not of an object."""
 
     def __init__(self, ring: SampledRing, alpha: float = 0.0) -> None:
         self.ring, self.alpha = ring, alpha
 
     def sample(self, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns positions int64 [N], determined by `seed` (64 bits), and their masses float64 [N].
+        """Returns the positions of `count` (N) rows, int64 [N], and their masses, float64 [N], finite and above 0.
 
-        Masses are proportional to the probabilities of being drawn: the loss of a row is multiplied by its importance
-        weight, (least mass / mass)^β. At least one row is sampleable. A row may be drawn several times.
+        Both are determined by `seed` (64 bits, not negative), the rows and the strategy's state. Masses are
+        proportional to the probabilities of being drawn: the loss of a row is multiplied by its importance weight,
+        (least mass of the batch / mass)^β. At least one row is sampleable. A row may be drawn several times.
         """
         raise NotImplementedError
 
     @property
     def mass(self) -> float:
-        """The sum of the masses of all sampleable rows: shards are drawn from in proportion to it."""
+        """The sum of the masses of all sampleable rows, of which there is at least one; finite and above 0.
+
+        Shards are drawn from in proportion to it, and learners that share a batch divide their masses by it.
+        """
         return float(self.ring.sampleable)
 
     def written(self, removed_M: np.ndarray, added_M: np.ndarray, priority_M: np.ndarray | None) -> None:
-        """Is told that the rows at `removed_M` are no longer sampleable, and those at `added_M` are.
+        """Is told that the rows at `removed_M` are no longer sampleable, and those at `added_M` are, int64 [M] each.
 
-        `priority_M` are the raw priorities that the latter came with, as from actors (NaN: none); None if no row did.
+        The two have lengths of their own. A position may be in both: its new row has replaced the old one. `priority_M`
+        float64 are the raw priorities that the added rows came with, as from actors (NaN: none); None if no row did.
         """
 
     def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
-        """Gets new raw priorities, float64 [N], of rows that are still sampleable."""
+        """Gets new raw priorities, float64 [N], finite and 0 or more, of rows that are still sampleable.
+
+        `position_N` int64 has a row as often as it was drawn.
+        """
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns copies of what a checkpoint needs besides the rows, by name."""
+        """Returns what a checkpoint needs besides the rows: arrays by name, of real numbers or True and False."""
         return {}
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Restores what `state` returned, when the ring has its rows again."""
+        """Restores what `state` returned, when the ring has its rows again; `written` is not told of these."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +115,8 @@ def register_sampling_strategy(name: str, strategy: type[SamplingStrategy]) -> N
         strategy: a subclass of `SamplingStrategy`.
 
     Raises:
-        UsageError: the class is none, or does not define `sample`, or another module has registered a strategy of this
-            name.
+        UsageError: the class is none, or does not define `sample`, its `uses_priorities` is neither True nor False, the
+            name is none, or another module has registered a strategy of this name.
     """
     if not (isinstance(strategy, type) and issubclass(strategy, SamplingStrategy)):
         raise UsageError(
@@ -116,5 +125,10 @@ def register_sampling_strategy(name: str, strategy: type[SamplingStrategy]) -> N
     if strategy.sample is SamplingStrategy.sample:
         raise UsageError(
             f"the sampling strategy {name} is {strategy.__name__}, which does not define sample: do so"
+        )
+    if not isinstance(strategy.uses_priorities, bool):
+        raise UsageError(
+            f"uses_priorities of the sampling strategy {name} is {strategy.uses_priorities!r}: give the class "
+            f"{strategy.__name__} True or False"
         )
     STRATEGIES.add(name, StrategyEntry(strategy, strategy.uses_priorities), registering_module())

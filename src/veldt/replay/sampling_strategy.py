@@ -61,12 +61,11 @@ class Prioritised(SamplingStrategy):
         self._set(added_M, priority_M)
 
     def update(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
-        check_priorities(priority_N)
         self.max_priority = float(priority_N.max(initial=self.max_priority))
         self._set(position_N, priority_N)
 
     def _set(self, position_N: np.ndarray, priority_N: np.ndarray) -> None:
-        self.tree.set(position_N, (priority_N.astype(np.float64) + _EPSILON) ** self.alpha)
+        self.tree.set(position_N, (priority_N + _EPSILON) ** self.alpha)
 
     def state(self) -> dict[str, np.ndarray]:
         return {"leaves": self.tree.leaves.copy(), "largest": np.array(self.max_priority)}

@@ -84,8 +84,9 @@ def restore_state(buffer: ReplayBuffer, arrays: Mapping[str, Any]) -> None:
     of_strategy = {
         name.removeprefix(_SAMPLING): array for name, array in arrays.items() if name.startswith(_SAMPLING)
     }
-    # Checkpoints of older versions have the names of prioritised sampling without the prefix.
-    buffer.index.restore(of_strategy or arrays)
+    # Checkpoints of older versions have the arrays of prioritised sampling, without the prefix.
+    of_older = {name: arrays[name] for name in ("leaves", "largest") if name in arrays}
+    buffer.index.restore(of_strategy or of_older)
     if "priority" in arrays:
         buffer.priority = np.array(arrays["priority"])
 

@@ -34,6 +34,11 @@ _TOO_MANY = 1 << 62  # bytes, or entries along an axis
 Pieces = Sequence[np.ndarray]
 
 
+def can_be_stored(dtype: np.dtype[Any]) -> bool:
+    """Returns whether `write_tensors` takes arrays of this dtype."""
+    return dtype.name in _NAMES
+
+
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray | Pieces]) -> tuple[str, int]:
     """Writes `arrays` (any shape, also of size zero) to the new file `path`; returns (SHA-256 in hex, bytes).
 
@@ -120,7 +125,7 @@ def _chunks(arrays: Mapping[str, np.ndarray | Pieces]) -> Iterator[bytes | memor
     for name, given in arrays.items():
         pieces = [given] if isinstance(given, np.ndarray) else given
         dtype = pieces[0].dtype
-        if dtype.name not in _NAMES:
+        if not can_be_stored(dtype):
             raise TypeError(f"array {name!r} has dtype {dtype}, which a safetensors file cannot hold")
         # Widest first, as the library does: then every array is aligned to its own item size.
         ordered.append((-dtype.itemsize, name, pieces))
