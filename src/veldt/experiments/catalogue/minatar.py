@@ -179,7 +179,7 @@ MINATAR = Experiment(
         "Batches of 128 and a step size for them, where the published DQN has batches of 32 and an update each step.",
     ],
     seeds=(3, 5),
-    hours=5.7,
+    hours=5.8,
     env_of=_game_of,
     compares_recipes=True,
     needs={"minatar": "pip install --no-deps minatar"},
