@@ -322,3 +322,9 @@ def test_a_file_in_no_directory_is_refused(
     said = refused(verb, str(run), "--out", f"no/such/{name}")
     assert said == f"--out no/such/{name}: there is no directory no/such; make it, or name another file"
     assert not (in_tmp / "no").exists()
+
+
+def test_a_path_that_begins_with_a_dash_is_told_from_a_flag(refused: Any, in_tmp: Path) -> None:
+    (in_tmp / "-run").mkdir()
+    said = refused("report", "-run")
+    assert said.startswith("no flag -run: write the path that begins with a dash as ./-run")

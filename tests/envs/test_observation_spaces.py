@@ -25,6 +25,19 @@ REFUSED: dict[str, tuple[spaces.Space[Any], str]] = {
         spaces.Dict({"a/b": NUMBER, "a": spaces.Dict({"b": NUMBER})}),
         "two fields of the observation space are named 'a/b'",
     ),
+    "shape without a number": (
+        spaces.Box(-1, 1, (0,), np.float32),
+        r"space, Box\(.*\), has no number in it \(shape \(0,\)\): give it at least one, or leave it out",
+    ),
+    "image without a row": (
+        spaces.Box(0, 255, (0, 8, 3), np.uint8),
+        r"no number in it \(shape \(0, 8, 3\)\)",
+    ),
+    "no choice": (spaces.MultiDiscrete(np.zeros(0, np.int64)), "has no number in it"),
+    "a field without a number": (
+        spaces.Dict({"a": NUMBER, "b": spaces.Box(-1, 1, (0,), np.float32)}),
+        "the observation space 'b', Box.* has no number in it",
+    ),
     "no numbers": (
         spaces.Dict({"a": spaces.Sequence(NUMBER)}),
         r"the observation space 'a', Sequence\(.*\), is not supported: allowed are Box",
@@ -113,7 +126,6 @@ def test_numbers_that_a_pixel_cannot_have_are_refused(pixels: list[float], is_di
         (spaces.Box(-3, 2, (2,), np.int64), 3.0),
         (spaces.Box(-1, np.inf, (2,)), np.inf),
         (spaces.Box(-np.finfo(np.float32).max, 1, (2,)), np.inf),
-        (spaces.Box(-1, 1, (0,)), 0.0),
     ],
 )
 def test_the_largest_number_within_the_bounds_is_known(box: spaces.Box, largest: float) -> None:

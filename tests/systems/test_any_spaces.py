@@ -14,6 +14,7 @@ import environments
 import veldt
 from run_state import SMALL
 from veldt.envs.spec import action_spec
+from veldt.errors import UsageError
 
 NAMES = [
     "dictionary",
@@ -74,6 +75,16 @@ def test_half_open_bounds() -> None:
     stored = {-3.0: [10, -24], -1.0: [10, -22], 0.0: [11, -21], 1.0: [12, -20], 3.0: [14, -20]}
     for value, expected in stored.items():
         assert spec.to_env(np.full(2, value, np.float32)).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "space", [spaces.Box(-1, 1, (0,), np.float32), spaces.MultiDiscrete(np.zeros(0, np.int64))], ids=repr
+)
+def test_actions_without_a_dimension_are_refused(space: spaces.Space[Any]) -> None:
+    with pytest.raises(
+        UsageError, match=r"has no dimension to choose in \(shape \(0,\)\): give it at least one"
+    ):
+        action_spec(space)
 
 
 FLOATS, DOUBLES = np.finfo(np.float32), np.finfo(np.float64)

@@ -268,6 +268,8 @@ class CommandLine:
             if word.startswith("-"):
                 flag = word.partition("=")[0]
                 name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
+                if places and Path(word).exists():
+                    raise UsageError(f"no flag {flag}: write the path that begins with a dash as ./{word}")
                 raise UsageError(self._why_none(name) or f"no flag {flag}{did_you_mean(flag, flags)}")
             if not places:
                 missing = (s.flag for s in self._settings if s.required and s.flags and s.name not in known)

@@ -195,6 +195,13 @@ def _in_words(observation: Mapping[str, ArraySpec]) -> str:
 
 def action_spec(space: spaces.Space[Any]) -> ActionSpec:
     """Returns the spec of an action space; UsageError for a space that is not supported."""
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box) and not math.prod(
+        space.shape
+    ):
+        raise UsageError(
+            f"the action space {space} has no dimension to choose in (shape {space.shape}): give it at least one; an "
+            "environment without choices can have gymnasium.spaces.Discrete(1)"
+        )
     if isinstance(space, spaces.Discrete):
         return ActionSpec("discrete", sizes=(int(space.n),), start=(int(space.start),))
     if isinstance(space, spaces.MultiDiscrete):

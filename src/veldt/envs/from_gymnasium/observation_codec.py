@@ -48,6 +48,13 @@ class ObservationCodec:
                 f"the observation space {space} is empty: give it at least one field, for a policy to act on"
             )
         self.spec = {name: self._array_spec(leaf) for name, (_, leaf) in self._leaves.items()}
+        for name, field in self.spec.items():
+            if not math.prod(field.shape):
+                raise UsageError(
+                    f"the observation space{field_named(name)}, {self._leaves[name][1]}, has no number in it "
+                    f"(shape {field.shape}): give it at least one, or leave it out with "
+                    "gymnasium.wrappers.TransformObservation"
+                )
         leaves = list(self._leaves.values())
         path, leaf = leaves[0]
         # The common case of one Box has a fast path, because every step of a small environment uses it.
