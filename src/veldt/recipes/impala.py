@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from veldt.recipes.policy_gradient import ACTOR_CRITIC_BOX2D
 from veldt.recipes.recipe import DEFAULT, EVALUATION, Recipe, Sourced
 
 _ESPEHOLT = "Espeholt et al. 2018"
@@ -54,5 +55,8 @@ IMPALA = Recipe(
         "shared": Sourced(False, "RL Zoo: separate policy and value networks"),
         "hidden": Sourced((64, 64), "RL Zoo, ppo CartPole-v1"),
         "checkpoint_every": Sourced(100_000, DEFAULT),
+    },
+    presets={
+        "box2d": {**ACTOR_CRITIC_BOX2D, "horizon": Sourced(8, "measured here, LunarLander")},
     },
 )
