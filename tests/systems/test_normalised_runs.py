@@ -199,6 +199,10 @@ def test_ga3c_counts_each_step_once(tmp_path: Path) -> None:
     assert 0.8 * run.summary["steps"] < statistics["count"] <= run.summary["steps"]
     assert abs(statistics["variance"][:2] - 0.5).max() < 0.4, "cosine and sine"
     assert newest(run.path).meta["learners"]["0"]["rewards"]["moments"][0] == statistics["count"]
+    again = veldt.resume(run.path, steps=4000, quiet=True)
+    later = statistics_of(again.path)["count"]
+    assert statistics["count"] + 1500 < later <= again.summary["steps"]
+    assert newest(again.path).meta["learners"]["0"]["rewards"]["moments"][0] == later
 
 
 @pytest.mark.parametrize("recipe", ["a3c", "appo", "async-dqn"])

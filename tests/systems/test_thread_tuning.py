@@ -50,7 +50,7 @@ def test_the_tuner_says_which_rate_it_maximises(expected: str, *, grouped: bool)
         lambda: updates,
         Part(),  # type: ignore[arg-type]
         Part(),  # type: ignore[arg-type]
-        None,
+        {},
     )
     now = tuning._began.seconds
     for _ in range(3):

@@ -31,7 +31,6 @@ from veldt.exchange.weights import Weights
 from veldt.learning.checked_results import checked_minibatches
 from veldt.learning.normalisation import update_observation_statistics
 from veldt.networks.recurrent import RecurrentForward
-from veldt.runs.checkpoints import newest_checkpoint
 from veldt.runtime.devices import flush_denormals, to_device
 from veldt.runtime.roles import Control
 from veldt.sampling.checked_actions import checked_act
@@ -90,8 +89,6 @@ class Model(LearnerRole):
         trainers = WorkerPool("trainer", settings.most_trainers, settings.trainers, self.train)
         self._pools = predictors, trainers
         self._progressed = set[WorkerPool]()  # those that made progress
-        checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
-        saved = None if checkpoint is None else checkpoint.meta["learners"].get(str(plan.rank))
         self._tuning = ThreadTuning(
             control,
             plan.config,
@@ -100,7 +97,7 @@ class Model(LearnerRole):
             lambda: self._learner.updates,
             predictors,
             trainers,
-            saved,
+            self._former,
         )
 
     def run(self) -> None:

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from veldt.config.ga3c_settings import Ga3cConfig
 from veldt.config.train_config import TrainConfig
@@ -52,7 +53,7 @@ class ThreadTuning:
 
     Args:
         updates: returns the number of the model's updates.
-        former: the setting of a former incarnation, if there was one.
+        former: the setting of a former incarnation, if there was one, among other state of the model.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class ThreadTuning:
         updates: Callable[[], int],
         predictors: WorkerPool,
         trainers: WorkerPool,
-        former: Mapping[str, int] | None,
+        former: Mapping[str, Any],
     ) -> None:
         settings, agents = config.roles, config.envs.num_envs
         assert isinstance(settings, Ga3cConfig)
@@ -76,7 +77,8 @@ class ThreadTuning:
         bounds = {"predictors": (1, settings.most_predictors), "trainers": (1, settings.most_trainers)}
         if settings.tune_agents:
             bounds["agents"] = (1, agents)
-        self._tuner = Tuner(begin | dict(former or {}), bounds, derive_seed(config.run.seed, ACTOR))
+        setting = {name: int(former.get(name, number)) for name, number in begin.items()}
+        self._tuner = Tuner(setting, bounds, derive_seed(config.run.seed, ACTOR))
         self._set(self._tuner.setting)
         self._began = self._counts(time.monotonic())
         self._recent = deque([self._began])

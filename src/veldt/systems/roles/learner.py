@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,12 +89,14 @@ class LearnerRole(ABC):
         self._rewards = RewardNormaliser(self._statistics) if has_returns else None
         self._clock, self._metrics, self._sent_snapshot = StageClock(), UpdateMetrics(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
+        self._former: Mapping[str, Any] = {}  # what `_extra_state` returned for that checkpoint
         if checkpoint is not None:
             with restoring(checkpoint):
                 groups = checkpoint.groups
                 self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
+                self._former = checkpoint.meta["learners"].get("0") or {}
                 if self._rewards is not None:
-                    self._rewards.load(checkpoint.meta["learners"]["0"]["rewards"])
+                    self._rewards.load(self._former["rewards"])
         edge.assert_same_on_all_ranks({**config_digests(config), "weights": weights_digest(self._parameters)})
         self._learner.updates = self._updates_before(edge)
         rate_limiter.updates_L[plan.rank] = self._learner.updates
