@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from veldt.recipes.recipe import DEFAULT, EVALUATION, SA, Recipe, Sourced
-from veldt.recipes.value import OLD_GRADIENTS
+from veldt.recipes.value import DQN_BOX2D, DQN_TOY_TEXT, OLD_GRADIENTS
 
 _NAIR = "Nair et al. 2015"
 
@@ -66,4 +66,5 @@ GORILA = Recipe(
         ),
         "checkpoint_every": Sourced(50_000, DEFAULT),
     },
+    presets={"toy_text": DQN_TOY_TEXT, "box2d": DQN_BOX2D},
 )

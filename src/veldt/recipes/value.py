@@ -47,7 +47,7 @@ _EXPLORATION_SMALL: Settings = {
 _NOT_SCALED: Settings = {"scale_learning_rate": Sourced("none", "measured here")}
 
 # A reward that comes after many steps, and few states to try: without long exploration DQN never finds it.
-_DQN_TOY_TEXT: Settings = {
+DQN_TOY_TEXT: Settings = {
     "steps": Sourced(300_000, "measured here, Taxi"),
     "gamma": Sourced(0.99, "measured here, Taxi"),
     "n_step": Sourced(1, "measured here, Taxi: n-step returns of random actions are far below the best"),
@@ -55,7 +55,7 @@ _DQN_TOY_TEXT: Settings = {
 }
 
 # With the values for other small environments, DQN often hovers until the time limit, instead of landing.
-_DQN_BOX2D: Settings = {
+DQN_BOX2D: Settings = {
     "steps": Sourced(300_000, "measured here, LunarLander"),
     "gamma": Sourced(0.99, "RL Zoo, dqn LunarLander-v3"),
     "n_step": Sourced(3, "measured here, LunarLander"),
@@ -110,7 +110,7 @@ DQN = Recipe(
         "evaluation_epsilon": Sourced(0.05, "Mnih et al. 2015"),
     },
     small={**_Q_SMALL, **_EXPLORATION_SMALL, **_NOT_SCALED},
-    presets={"toy_text": _DQN_TOY_TEXT, "box2d": _DQN_BOX2D},
+    presets={"toy_text": DQN_TOY_TEXT, "box2d": DQN_BOX2D},
 )
 
 ASYNC_DQN = Recipe(
@@ -137,6 +137,7 @@ ASYNC_DQN = Recipe(
             400_000, "measured here: all steps of the run; with fewer it forgets failures"
         ),
     },
+    presets={"toy_text": DQN_TOY_TEXT},
 )
 
 C51 = Recipe(
