@@ -6,7 +6,8 @@ meanwhile leaves the old numbers, and the lock free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 
@@ -42,9 +43,10 @@ class SharedStatistics:
         for name, numbers in spec.initial.items():
             self._arrays[name][0] = numbers
 
-    def values(self) -> dict[str, list[float]]:
-        """Returns the newest numbers by name."""
-        return {name: self._newest(name).tolist() for name in self._names}
+    def values(self, heartbeat: Callable[[], None] = lambda: None) -> dict[str, list[float]]:
+        """Returns the newest numbers by name. `heartbeat` and errors are as for `update`."""
+        with self._locked(heartbeat):
+            return {name: self._newest(name).tolist() for name in self._names}
 
     def update(
         self,
@@ -55,19 +57,24 @@ class SharedStatistics:
         """Replaces the numbers of `name` by what `change` returns for them; returns these, float64 [S].
 
         Args:
-            heartbeat: called while it waits for another learner's update.
+            heartbeat: called while it waits for another learner.
 
         Raises:
             PeerLostError: another learner has held the lock for longer than a live process may.
         """
-        if self._locks.take_any((0,), self._deadline_s, _PAUSE_S, heartbeat) is None:
-            raise PeerLostError(f"another learner has held the statistics for {self._deadline_s:g} s")
-        try:
+        with self._locked(heartbeat):
             index, newest = self._names.index(name), self._arrays["newest"]
             other = 1 - int(newest[index])
             self._arrays[name][other] = change(self._newest(name))
             newest[index] = other
             return self._newest(name).copy()
+
+    @contextlib.contextmanager
+    def _locked(self, heartbeat: Callable[[], None]) -> Iterator[None]:
+        if self._locks.take_any((0,), self._deadline_s, _PAUSE_S, heartbeat) is None:
+            raise PeerLostError(f"another learner has held the statistics for {self._deadline_s:g} s")
+        try:
+            yield
         finally:
             self._locks.give_back(0)
 

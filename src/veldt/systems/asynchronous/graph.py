@@ -205,8 +205,10 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         self._sampler_learner.load_statistics()
 
     def _state_besides(self, now: SyncState) -> dict[str, Any]:
-        shared = {} if self._statistics is None else {_STATISTICS: self._statistics.values()}
-        return super()._state_besides(now) | shared
+        state = super()._state_besides(now)
+        if self._statistics is not None:
+            state[_STATISTICS] = self._statistics.values(self._control.heartbeat)
+        return state
 
     def shared_groups(self, groups: Groups) -> Groups:
         values = {name: torch.from_numpy(array) for name, array in self._store_client.copied().items()}
