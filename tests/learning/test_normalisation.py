@@ -25,7 +25,7 @@ from veldt.learning.normalisation import (
 from veldt.learning.running_statistics import (
     OBSERVATIONS,
     REWARDS,
-    CentralStatistics,
+    SharedRunningStatistics,
     SynchronisedStatistics,
     numbers_of,
 )
@@ -163,7 +163,7 @@ def test_learners_that_share_statistics_normalise_by_the_data_of_all() -> None:
     """Two that come in turn have what one would have that sees the data of both; a third one begins with it."""
     initial = {OBSERVATIONS: numbers_of([Moments.none((3,))]), REWARDS: numbers_of([Moments.none(())])}
     spec = SharedStatisticsSpec({name: np.array(numbers) for name, numbers in initial.items()}, 60.0)
-    central = CentralStatistics(SharedStatistics(spec, None), lambda: None)
+    central = SharedRunningStatistics(SharedStatistics(spec, None), lambda: None)
     (first, second), alone, late = [network() for _ in range(2)], network(), network()
     both = [(RewardNormaliser(central), RunningReturns(GAMMA, 4)) for _ in range(2)]
     only = RewardNormaliser(ALONE)

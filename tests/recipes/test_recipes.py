@@ -188,6 +188,7 @@ def test_a_preset_is_taken_in_full_or_not_at_all() -> None:
     assert {name: taken[name] for name in preset} == preset
     assert a2c.values_for(env, "ppo") == "MuJoCo"
     assert a2c.config(env, "ppo").learn == ppo.config(env).learn
+    assert RECIPES["ppo"].config("LunarLander-v3", "a2c").envs.num_envs == 8  # as its preset was measured
     other = ppo.settings(env, "a2c")
     assert other == ppo.settings("CartPole-v1", "a2c")
     assert ppo.values_for(env, "a2c") == "small environments"

@@ -88,7 +88,8 @@ def test_impala_takes_a_batch_of_reset_steps_alone() -> None:
     rank: Any = _Rank(0, 100, _TwoRanks([100], 1000), 1000)
     rank._plan.config.run.seed, rank._replay, rank._drawn = 1, UnrollReplay({}, 0), 0
     rank._batch, rank._column, rank._columns, rank._fresh, rank._width = batch, 2, 2, 1, 1
-    rank._network, rank.publish = nn.Linear(3, 2), lambda: None
+    rank._network, rank.publish, rank._rewards = nn.Linear(3, 2), lambda: None, None
+    rank._statistics = None  # the network normalises nothing
     _ImpalaLearner._learn(rank)
     assert len(rank.seen) == 2 and rank._column == rank._fresh == 0
 

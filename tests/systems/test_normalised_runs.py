@@ -174,7 +174,12 @@ SMALL_IMPALA |= BOTH
 
 @pytest.mark.parametrize(
     "settings",
-    [{"evaluator_share": 0.1}, {"replay_share": 0.5, "replay_unrolls": 40, "unrolls": 8}, {"learners": 2}],
+    [
+        {"evaluator_share": 0.1},
+        {"replay_share": 0.5, "replay_unrolls": 40, "unrolls": 8},
+        {"learners": 2},
+        {"lstm": 4, "shared": True},
+    ],
     ids=lambda settings: next(iter(settings)),
 )
 def test_impala_counts_each_new_step_once(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -192,8 +197,9 @@ def test_impala_counts_each_new_step_once(settings: dict[str, Any], tmp_path: Pa
     assert newest(again.path).meta["learners"]["0"]["rewards"]["moments"][0] == later
 
 
-def test_ga3c_counts_each_step_once(tmp_path: Path) -> None:
-    settings = {"num_envs": 4, "agent_processes": 2, "hidden": (16,), "steps": 2000, "quiet": True}
+@pytest.mark.parametrize("more", [{}, {"lstm": 4, "shared": True}], ids=["vector", "lstm"])
+def test_ga3c_counts_each_step_once(more: dict[str, Any], tmp_path: Path) -> None:
+    settings = {"num_envs": 4, "agent_processes": 2, "hidden": (16,), "steps": 2000, "quiet": True, **more}
     run = veldt.train("ga3c", env="Pendulum-v1", run_dir=tmp_path / "run", **settings, **BOTH)
     statistics = statistics_of(run.path)
     assert 0.8 * run.summary["steps"] < statistics["count"] <= run.summary["steps"]
@@ -208,6 +214,7 @@ def test_ga3c_counts_each_step_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", ["a3c", "appo", "async-dqn"])
 def test_independent_learners_add_to_the_same_statistics(recipe: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"learners": 2, "num_envs": 4, "hidden": (16,), "quiet": True} | OBSERVATIONS
+    settings |= {"evaluate_every": 1000, "evaluate_steps": 50}
     if recipe == "async-dqn":
         settings |= {"batch_size": 16, "buffer_size": 4000, "learning_starts": 200}
     else:
@@ -215,6 +222,7 @@ def test_independent_learners_add_to_the_same_statistics(recipe: str, tmp_path: 
             {"normalise_rewards": True, "horizon": 8} if recipe == "a3c" else BOTH | {"batch_size": 32}
         )
     run = veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", steps=2000, **settings)
+    assert len(veldt.evaluate(run.path, episodes=2).scores) == 2
     first = shared_statistics_of(run)
     second = shared_statistics_of(veldt.resume(run.path, steps=3000, quiet=True))
     for name, numbers in first.items():

@@ -12,7 +12,7 @@ from veldt.envs.source import resolve
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import STEP_FLAGS
 from veldt.sampling.observations import slot_observations
-from veldt.sampling.unrolls import Unrolls, unroll_layouts
+from veldt.sampling.unrolls import RUNNING_RETURN, Unrolls, unroll_layouts
 
 WIDTH, PARAMETERS, RECURRENT_SIZE = 2, 3, 4
 
@@ -22,7 +22,7 @@ def test_columns_of_a_batch_are_the_actors_slots(env: str, steps: int) -> None:
     source, atari = resolve(env), AtariConfig(max_episode_steps=4)
     spec = probe_spec(source, atari)
     rng = np.random.default_rng(0)
-    layouts = unroll_layouts(spec, steps, 3 * WIDTH, PARAMETERS, RECURRENT_SIZE)
+    layouts = unroll_layouts(spec, steps, 3 * WIDTH, PARAMETERS, RECURRENT_SIZE, with_returns=True)
     batch = Unrolls.allocate(spec, layouts, torch.device("cpu"))
     expected, wanted = [], []
     for number in range(3):
@@ -48,6 +48,7 @@ def test_columns_of_a_batch_are_the_actors_slots(env: str, steps: int) -> None:
             arrays = {
                 "policy": rng.random((steps, WIDTH, PARAMETERS), np.float32),
                 "initial_recurrent_state": rng.random((WIDTH, RECURRENT_SIZE), np.float32),
+                RUNNING_RETURN: rng.random((steps, WIDTH)),
             }
             full = arrays | {
                 name: np.empty(layout.shape, layout.dtype)
@@ -70,12 +71,13 @@ def test_columns_of_a_batch_are_the_actors_slots(env: str, steps: int) -> None:
     for some in ([0, 5, 3 * WIDTH * steps - 1], [3, 30, 7, 6], rng.permutation(3 * WIDTH * steps)):
         row_N = torch.as_tensor(some)
         assert torch.equal(rollout.observations.rows(row_N), observed_SBx[:-1].flatten(0, 1)[row_N])
-    assert rollout.recurrent is not None
+    assert rollout.recurrent is not None and rollout.extras.keys() == {"policy"}
     for number, (flags, arrays, begins) in enumerate(wanted):
         part = slice(number * WIDTH, (number + 1) * WIDTH)
         for name, array in flags.items():
             assert np.array_equal(getattr(rollout, name)[:, part].numpy(), array), name
         assert np.array_equal(rollout.extras["policy"][:, part].numpy(), arrays["policy"])
+        assert np.array_equal(batch.running_return[:, part], arrays[RUNNING_RETURN])
         assert np.array_equal(rollout.recurrent.first_BM[part].numpy(), arrays["initial_recurrent_state"])
         assert np.array_equal(rollout.recurrent.begins_SB[:, part].numpy(), begins)
     assert any(flags["truncated"].any() or flags["terminated"].any() for flags, _, _ in wanted)

@@ -76,7 +76,7 @@ def test_before_the_first_step_the_plain_line_says_what_goes_on() -> None:
     row = {"step": 0, "seconds": 6.0, "time/steps_per_second": 0.0, "share_wait": 1.0}
     Progress("run", 2000, stream=stream).update(row)
     assert stream.getvalue() == (
-        "step 0/2,000 (0%)  no step so far: processes start, and envs are reset  time 6.0s\n"
+        "step 0/2,000 (0%)  no step so far (processes start, envs are reset, a first rollout is played)  time 6.0s\n"
     )
 
 

@@ -125,7 +125,8 @@ class RolesConfig:
     @property
     def reward_statistics_refusal(self) -> str:
         """Why no process can keep the running return of each env, as the end of a sentence; "" where the learners have
-        the envs' rollouts in order, and learn from them by `OnPolicySource`."""
+        the envs' rollouts in order, and learn from them by `OnPolicySource`, or where actors send RUNNING_RETURN with
+        their rollouts, and learners call `LearnerRole.with_normalised_rewards`."""
         return (
             "none of its processes has the rewards of an env in their order and updates them for all learners"
         )

@@ -138,14 +138,17 @@ class CentralStoreClient:
 
     def _lock_any(self, remaining: Sequence[int]) -> int:
         """Locks one of the `remaining` chunks as soon as one is free, and returns its number."""
-        for number in remaining:
-            if self._locks.take(number):
-                return number
-        began = time.perf_counter()
-        freed = self._locks.take_any(remaining, self._deadline_s, self._pause_s, self._heartbeat)
-        if freed is not None:
-            self.blocked_s += time.perf_counter() - began
-            return freed
+        began, has_waited = time.perf_counter(), False
+
+        def wait() -> None:
+            nonlocal has_waited
+            has_waited = True
+            self._heartbeat()
+
+        number = self._locks.take_any(remaining, self._deadline_s, self._pause_s, wait)
+        if number is not None:
+            self.blocked_s += time.perf_counter() - began if has_waited else 0.0
+            return number
         held = ", ".join(f"{number} by learner {self._holder_C[number]}" for number in remaining)
         raise PeerLostError(
             f"no chunk of the central store has been free for {self._deadline_s:g} s (last locked: {held})"

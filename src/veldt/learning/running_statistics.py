@@ -46,7 +46,7 @@ class SynchronisedStatistics:
         return _merged(own, of_all)
 
 
-class CentralStatistics:
+class SharedRunningStatistics:
     """Adds to statistics in shared memory, in the order in which the learners come.
 
     Args:

@@ -55,7 +55,7 @@ GORILA = Recipe(
         "learning_starts": Sourced(2_000, "measured here: 250 of each learner"),
         "scale_learning_rate": Sourced("none", "measured here"),
         "double": Sourced(True, "measured here"),
-        # Earlier, a seed of five has a mean of 475 by luck, forgets it again, and learns for good then.
+        # If exploration ends earlier, a seed of five reaches 475 by luck, and falls before it has learned for good.
         "exploration_fraction": Sourced(
             0.05, "measured here: with 0.02 one seed of five falls after it was solved"
         ),

@@ -82,6 +82,7 @@ ACTOR_CRITIC_BOX2D: Settings = {
 }
 _A2C_BOX2D: Settings = {
     **ACTOR_CRITIC_BOX2D,
+    "num_envs": Sourced(8, "RL Zoo, a2c LunarLander-v3"),
     "horizon": Sourced(5, "RL Zoo, a2c LunarLander-v3"),
 }
 

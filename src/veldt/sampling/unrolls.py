@@ -23,11 +23,11 @@ from veldt.runtime.devices import to_device
 from veldt.runtime.shared import Layout
 
 # The array with each env's running discounted return after each step (`learning/normalisation.py`).
-RUNNING_RETURN = "running_return"
+RUNNING_RETURN = "reward/running_return"
 
 
 def unroll_layouts(
-    spec: EnvSpec, steps: int, width: int, parameters: int, recurrent_size: int, *, with_returns: bool
+    spec: EnvSpec, steps: int, width: int, parameters: int, recurrent_size: int, *, with_returns: bool = False
 ) -> dict[str, Layout]:
     """The arrays of an unroll: those of `Rows`, the actor's policy parameters [T, B, P] and, if the network is
     recurrent, its state "initial_recurrent_state" [B, M] before the first row.

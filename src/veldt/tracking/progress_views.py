@@ -41,7 +41,9 @@ def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) ->
     if not step:
         # Rates and shares of nothing would say nothing; with many processes or slow resets this can take a minute.
         waited = f"  time {formatting.duration(row['seconds'])}" if row.get("seconds") is not None else ""
-        return f"{parts[0]}  no step so far: processes start, and envs are reset{waited}"
+        return (
+            f"{parts[0]}  no step so far (processes start, envs are reset, a first rollout is played){waited}"
+        )
     if row.get("rollout/ep_return_mean") is not None:
         target = "" if until is None else f" (until {formatting.decimal(until)})"
         parts.append(f"return {formatting.decimal(row['rollout/ep_return_mean'])}{target}")

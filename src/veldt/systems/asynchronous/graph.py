@@ -30,7 +30,7 @@ from veldt.learning.central_optimiser import CentralOptimiser
 from veldt.learning.learner import by_parameter_name, load_state, load_weights, state_by_parameter_name
 from veldt.learning.normalisation import reward_gamma_of
 from veldt.learning.optimiser import GroupedRule
-from veldt.learning.running_statistics import OBSERVATIONS, REWARDS, CentralStatistics, numbers_of
+from veldt.learning.running_statistics import OBSERVATIONS, REWARDS, SharedRunningStatistics, numbers_of
 from veldt.learning.snapshot import Groups
 from veldt.networks.flat import FlatParameters
 from veldt.networks.normaliser import normaliser_of
@@ -136,12 +136,12 @@ def run_asynchronous_learner(
     plan: IndependentPlan,
     rate_limiter: RateLimiter,
     store: CentralStore,
-    statistics: SharedStatistics | None = None,
     weights: Weights | None = None,
+    statistics: SharedStatistics | None = None,
 ) -> None:
     """Entry point of the role: samples and learns until it is asked to stop."""
     placed = plan.placed(control.peers)
-    _AsynchronousLearner(control, placed, rate_limiter, store, statistics, weights).run()
+    _AsynchronousLearner(control, placed, rate_limiter, store, weights, statistics).run()
 
 
 class _AsynchronousLearner(IndependentSamplerLearner):
@@ -151,8 +151,8 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         plan: IndependentPlan,
         rate_limiter: RateLimiter,
         store: CentralStore,
-        statistics: SharedStatistics | None,
         weights: Weights | None,
+        statistics: SharedStatistics | None = None,
     ) -> None:
         rank, settings = plan.rank, plan.run_plan.config.roles
         assert isinstance(settings, AsynchronousConfig)
@@ -161,7 +161,7 @@ class _AsynchronousLearner(IndependentSamplerLearner):
         self._store_client = store.client(rank, control.heartbeat)
         self._others = 0  # updates by other sampler-learners that its parameters include
         context = GroupContext(
-            statistics=None if statistics is None else CentralStatistics(statistics, control.heartbeat),
+            statistics=None if statistics is None else SharedRunningStatistics(statistics, control.heartbeat),
             optimiser=self._optimiser_of,
             version_of=lambda own: own + self._others,
             heartbeat=self._before_step,
@@ -206,7 +206,7 @@ class _AsynchronousLearner(IndependentSamplerLearner):
 
     def _state_besides(self, now: SyncState) -> dict[str, Any]:
         state = super()._state_besides(now)
-        if self._statistics is not None:
+        if self._statistics is not None and self._rank == 0:
             state[_STATISTICS] = self._statistics.values(self._control.heartbeat)
         return state
 

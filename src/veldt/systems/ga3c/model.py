@@ -97,7 +97,7 @@ class Model(LearnerRole):
             lambda: self._learner.updates,
             predictors,
             trainers,
-            self._former,
+            self._saved_state,
         )
 
     def run(self) -> None:
@@ -126,7 +126,7 @@ class Model(LearnerRole):
         return self._tuning.metrics(time.monotonic())
 
     def _extra_state(self) -> dict[str, Any]:
-        return self._tuning.state() | (super()._extra_state() or {})
+        return self._tuning.state()
 
     def _send_snapshot_part(self) -> None:
         if self._control.requested_snapshot not in (0, self._sent_snapshot):
@@ -172,9 +172,9 @@ class Model(LearnerRole):
         unrolls = self._intake.take(_WAIT_S)
         if unrolls is None or not unrolls.rows.valid.any():
             return
-        rows = unrolls.rows
+        rows, rollout = unrolls.rows, unrolls.rollout()
         with self._updating:
-            rollout = self.rollout_of(unrolls)
+            rollout = self.with_normalised_rewards(rollout, unrolls)
             seed = derive_seed(self._plan.config.run.seed, SHUFFLE, self._learner.updates)
             generator = torch.Generator().manual_seed(seed)
             batches = self._on_policy.minibatches(self._forward, rollout, generator)

@@ -92,9 +92,10 @@ class _ImpalaLearner(LearnerRole):
             for slot in self._replay.sample(drawn, self._fresh, seed):
                 self._batch.put(self._column, slot)
                 self._column += self._width
-            new = slice(0, self._columns - drawn * self._width)  # those drawn have been counted before
-            rollout = self.rollout_of(self._batch, new)
+            rollout = self._batch.rollout()
         rows = self._batch.rows
+        new = slice(0, self._columns - drawn * self._width)  # those drawn have been counted before
+        rollout = self.with_normalised_rewards(rollout, self._batch, new)
         # Of all rows: in unrolls of one step, envs whose episodes end together have only reset steps in a batch.
         self.update(rollout, rows.version, rows.reward.size)
         update_observation_statistics(self._network, rows.part(new), self._statistics)

@@ -41,6 +41,7 @@ from veldt.systems.roles.digests import config_digests, weights_digest
 from veldt.systems.roles.messages import SnapshotPart, UpdateMetrics
 from veldt.tracking.stage_clock import StageClock
 
+_REWARDS = "rewards"  # the name in a learner's state in checkpoints
 _ALL_REDUCE_EVERY = 16  # updates between all-reduces of the run's progress by several learners
 
 
@@ -89,14 +90,14 @@ class LearnerRole(ABC):
         self._rewards = RewardNormaliser(self._statistics) if has_returns else None
         self._clock, self._metrics, self._sent_snapshot = StageClock(), UpdateMetrics(), 0
         checkpoint = None if plan.run is None else newest_checkpoint(plan.run)
-        self._former: Mapping[str, Any] = {}  # what `_extra_state` returned for that checkpoint
+        self._saved_state: Mapping[str, Any] = {}  # its own state in that checkpoint
         if checkpoint is not None:
             with restoring(checkpoint):
                 groups = checkpoint.groups
                 self._learner.load(groups["weights"], groups["optimiser"], groups.get("target", {}))
-                self._former = checkpoint.meta["learners"].get("0") or {}
+                self._saved_state = checkpoint.meta.get("learners", {}).get("0") or {}
                 if self._rewards is not None:
-                    self._rewards.load(self._former["rewards"])
+                    self._rewards.load(self._saved_state[_REWARDS])
         edge.assert_same_on_all_ranks({**config_digests(config), "weights": weights_digest(self._parameters)})
         self._learner.updates = self._updates_before(edge)
         rate_limiter.updates_L[plan.rank] = self._learner.updates
@@ -185,13 +186,14 @@ class LearnerRole(ABC):
         self._rate_limiter.updates_L[self._plan.rank] += 1
         return loss
 
-    def rollout_of(self, unrolls: Unrolls, new: slice = slice(None)) -> Rollout:
-        """Returns a batch of unrolls as a rollout on the device, with normalised rewards if the algorithm needs those.
+    def with_normalised_rewards(
+        self, rollout: Rollout, unrolls: Unrolls, new: slice = slice(None)
+    ) -> Rollout:
+        """Returns the rollout of these unrolls with normalised rewards, or as it is if the algorithm takes raw ones.
 
         Args:
             new: the columns that it has not learned from before.
         """
-        rollout = unrolls.rollout()
         if self._rewards is None:
             return rollout
         returns, valid = unrolls.running_return[:, new], unrolls.rows.valid[:, new]
@@ -219,10 +221,10 @@ class LearnerRole(ABC):
         if number in (0, self._sent_snapshot) or not self.is_reporter:
             return
         self._sent_snapshot = number
-        rank, updates = self._plan.rank, self._learner.updates
-        self._control.send(
-            SnapshotPart(number, self._state(), rank=rank, updates=updates, state=self._extra_state())
-        )
+        rank, updates, state = self._plan.rank, self._learner.updates, self._extra_state()
+        if self._rewards is not None:
+            state = {**(state or {}), _REWARDS: self._rewards.state()}
+        self._control.send(SnapshotPart(number, self._state(), rank=rank, updates=updates, state=state))
 
     def _state(self) -> Groups:
         """Its state in a checkpoint, by group."""
@@ -233,8 +235,8 @@ class LearnerRole(ABC):
         }
 
     def _extra_state(self) -> dict[str, Any] | None:
-        """Further state for a checkpoint, as JSON values, the same for all learners; None if there is none."""
-        return None if self._rewards is None else {"rewards": self._rewards.state()}
+        """Further state of its own for a checkpoint, as JSON values; None if there is none."""
+        return None
 
     def _gradient_edge(self) -> GradientEdge:
         plan = self._plan
