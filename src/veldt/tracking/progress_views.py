@@ -38,12 +38,21 @@ def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) ->
     step = formatting.as_float(row.get("step"))
     done = formatting.percent(_done(row, total_steps))
     parts = [f"step {formatting.whole(step)}/{formatting.whole(total_steps)} ({done})"]
-    if not step:
+    if step:
+        parts += _measured(row, until)
+    else:
         # Rates and shares of nothing would say nothing; with many processes or slow resets this can take a minute.
-        waited = f"  time {formatting.duration(row['seconds'])}" if row.get("seconds") is not None else ""
-        return (
-            f"{parts[0]}  no step so far (processes start, envs are reset, a first rollout is played){waited}"
-        )
+        parts.append("no step so far (processes start, envs are reset, a first rollout is played)")
+    if row.get("seconds") is not None:
+        parts.append(f"time {formatting.duration(row['seconds'])}")
+    if step and _time_left(row):
+        parts.append(f"left {_time_left(row)}")
+    return "  ".join(parts)
+
+
+def _measured(row: Mapping[str, Any], until: float | None) -> list[str]:
+    """Return, rates and shares of time, as parts of the plain line."""
+    parts = []
     if row.get("rollout/ep_return_mean") is not None:
         target = "" if until is None else f" (until {formatting.decimal(until)})"
         parts.append(f"return {formatting.decimal(row['rollout/ep_return_mean'])}{target}")
@@ -56,11 +65,7 @@ def plain_line(row: Mapping[str, Any], total_steps: int, until: float | None) ->
     shares = [f"{stage} {formatting.percent(share)}" for stage, share in _shares(row).items()]
     if shares:
         parts.append(" ".join(shares))
-    if row.get("seconds") is not None:
-        parts.append(f"time {formatting.duration(row['seconds'])}")
-    if _time_left(row):
-        parts.append(f"left {_time_left(row)}")
-    return "  ".join(parts)
+    return parts
 
 
 def panel(title: str, row: Mapping[str, Any], total_steps: int, until: float | None) -> Panel:

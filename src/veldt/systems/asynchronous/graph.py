@@ -34,6 +34,7 @@ from veldt.learning.running_statistics import OBSERVATIONS, REWARDS, SharedRunni
 from veldt.learning.snapshot import Groups
 from veldt.networks.flat import FlatParameters
 from veldt.networks.normaliser import normaliser_of
+from veldt.networks.precision import Network
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runtime.devices import flush_denormals
 from veldt.runtime.roles import Control
@@ -69,7 +70,8 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
         )
     rows = run_plan.algorithm().update_rows(width)
     evaluator_roles = evaluators(run_plan, checkpoint)
-    tensors = len(run_plan.network()[1].names)
+    network, parameters = run_plan.network()
+    tensors = len(parameters.names)
     if settings.chunks > tensors:
         raise UsageError(
             f"--chunks is {settings.chunks:,}, and the network has {tensors} tensors: take fewer chunks"
@@ -83,7 +85,7 @@ def asynchronous(run_plan: RunPlan, run: Path | None = None, checkpoint: Checkpo
             CentralStoreSpec(initial, settings.chunks, sampler_learner_deadline_s(config) + _MARGIN_S),
         ),
     }
-    statistics = _initial_statistics(run_plan, checkpoint)
+    statistics = _initial_statistics(run_plan, network, checkpoint)
     if statistics:
         edges["statistics"] = Edge(
             "learner",
@@ -119,10 +121,12 @@ def _initial(run_plan: RunPlan, checkpoint: Checkpoint | None) -> Mapping[str, n
     return {name: value.numpy() for name, value in values.items()}
 
 
-def _initial_statistics(run_plan: RunPlan, checkpoint: Checkpoint | None) -> dict[str, np.ndarray]:
+def _initial_statistics(
+    run_plan: RunPlan, network: Network, checkpoint: Checkpoint | None
+) -> dict[str, np.ndarray]:
     """Returns the statistics that the run normalises by, from the checkpoint if there is one; {}: it does not."""
     moments = {}
-    if (normaliser := normaliser_of(run_plan.network()[0])) is not None:
+    if (normaliser := normaliser_of(network)) is not None:
         moments[OBSERVATIONS] = normaliser.moments()
     if reward_gamma_of(run_plan.algorithm()) is not None:
         moments[REWARDS] = [Moments.none(())]

@@ -268,7 +268,7 @@ class _FirstPriorities:
 class _BehaviourPolicy:
     """ "policy" float32 [T, B, P]: the parameters of each step's distribution. With an LSTM also
     "initial_recurrent_state" float32 [B, M]: the recurrent state before the first row. If rewards are normalised also
-    "running_return" float64 [T, B]: see `RunningReturns`."""
+    RUNNING_RETURN float64 [T, B]: see `RunningReturns`."""
 
     def __init__(self, algorithm: Algorithm, width: int) -> None:
         self._algorithm = algorithm
