@@ -133,7 +133,7 @@ def test_every_value_has_the_type_of_its_setting(recipe: Recipe, env: str) -> No
 @each_recipe
 def test_the_environment_decides_the_variant(recipe: Recipe) -> None:
     assert recipe.settings("ALE/Pong-v5") is recipe.atari
-    assert recipe.settings("CartPole-v1") is recipe.small
+    assert recipe.settings("Acrobot-v1") is recipe.small
     assert recipe.settings("my_module:make_env") is recipe.small
     assert recipe.settings("NoSuchEnv-v0") is recipe.small
 
@@ -298,8 +298,8 @@ def test_algorithms_that_do_not_fit_a_system_are_refused() -> None:
 
 def test_the_table_s_last_line_says_for_which_envs_the_values_are(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, said in (
-        ([], "for Atari; `veldt recipes ppo --env CartPole-v1` shows those for small environments."),
-        (["--env", "CartPole-v1"], "for small environments; `veldt recipes ppo` shows those for Atari."),
+        ([], "for Atari; `veldt recipes ppo --env Acrobot-v1` shows those for small environments."),
+        (["--env", "Acrobot-v1"], "for small environments; `veldt recipes ppo` shows those for Atari."),
     ):
         main(["recipes", "ppo", *arguments])
         assert capsys.readouterr().out.splitlines()[-1] == f"These are the values {said}"

@@ -146,7 +146,7 @@ def _what_else(recipe: Recipe, kind: str) -> str:
     from veldt.recipes import differences
 
     command = f"veldt recipes {recipe.name}"
-    other = f"`{command} --env CartPole-v1` shows those for small environments"
+    other = f"`{command} --env Acrobot-v1` shows those for small environments"
     if kind != "Atari":
         other = f"`{command}` shows those for Atari"
     if recipe.base is not None:

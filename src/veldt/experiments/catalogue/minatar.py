@@ -49,7 +49,7 @@ _ROLLOUTS: dict[str, Any] = {"network": "small", "gamma": 0.99, "ent_coef": 0.01
 _RMSPROP: dict[str, Any] = {**_ROLLOUTS, "rmsprop_epsilon_inside": False}
 _RECIPES: dict[str, dict[str, Any]] = {
     "a2c": _RMSPROP,
-    "ppo": _ROLLOUTS,
+    "ppo": {**_ROLLOUTS, "epochs": 6, "learning_rate": 2e-3},
     "a3c": {**_RMSPROP, "learners": 2, "num_envs": 16},
     "appo": {**_ROLLOUTS, "learners": 2, "num_envs": 16},
     "ga3c": _RMSPROP,
