@@ -171,6 +171,10 @@ def fails_after_a_while() -> gymnasium.Env[Any, Any]:
     return FailingLate("raise", 400)
 
 
+def hangs_after_a_while() -> gymnasium.Env[Any, Any]:
+    return FailingLate("hang", 400)
+
+
 def hangs_in_native_code_after_a_while() -> gymnasium.Env[Any, Any]:
     return FailingLate("hang in native code", 400)
 

@@ -21,7 +21,7 @@ RUN = """
 import sys
 from veldt.cli.guard import main
 sys.argv[1:] = [
-    "train", "ppo", "--env", "{env}", "--run-dir", "run", "--env-backend", "workers", "--processes", "2",
+    "train", "ppo", "--env", "{env}", "--run-dir", "run", "--env-backend", "{backend}", {processes}
     "--num-envs", "4", "--batch-size", "64", "--minibatches", "2", "--epochs", "1", "--hidden", "16",
     "--threads", "1", "--steps", "{steps}", "--checkpoint-every", "{every}", "--env-kwargs", '{kwargs}',
 ]
@@ -31,9 +31,20 @@ ENDLESS = 10**9
 
 
 def code(
-    env: str = "CartPole-v1", steps: int = ENDLESS, every: int = 64, kwargs: dict[str, object] | None = None
+    env: str = "CartPole-v1",
+    steps: int = ENDLESS,
+    every: int = 64,
+    kwargs: dict[str, object] | None = None,
+    backend: str = "workers",
 ) -> str:
-    return RUN.format(env=env, steps=steps, every=every, kwargs=json.dumps(kwargs or {}))
+    return RUN.format(
+        env=env,
+        steps=steps,
+        every=every,
+        kwargs=json.dumps(kwargs or {}),
+        backend=backend,
+        processes='"--processes", "2",' if backend == "workers" else "",
+    )
 
 
 def await_training(run: Path, process: subprocess.Popen[str]) -> list[psutil.Process]:
@@ -149,4 +160,21 @@ def test_a_second_interrupt_does_not_wait(in_tmp: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=START_S)
         assert process.returncode == 130 and "Traceback" not in errors, errors
+        check_gone(family, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("backend", ["in-process", "workers"])
+def test_one_request_ends_a_run_whose_environment_hangs(
+    backend: str, number: signal.Signals, in_tmp: Path
+) -> None:
+    """As a second one would: a scheduler sends only one. The environment has 60 seconds for a step else."""
+    before = shared_memory()
+    with child(code("faulty_envs:hangs_after_a_while", backend=backend), in_tmp) as process:
+        wait_until((in_tmp / "hangs").exists, START_S, "the environment hangs")
+        family = descendants(process.pid)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=20.0)
+        assert process.returncode == 130 and "Traceback" not in errors, errors
+        assert "`veldt resume run` continues from the newest checkpoint" in errors
         check_gone(family, before)

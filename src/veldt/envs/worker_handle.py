@@ -18,10 +18,12 @@ from veldt.errors import EnvError
 from veldt.runtime.messages import unpack
 from veldt.runtime.processes import Child, acquire, unlink_names
 from veldt.runtime.shared import Layout, SharedArrays
+from veldt.runtime.watchdog import is_left_after
 
 _Result = TypeVar("_Result")
 
 _START_DEADLINE = 120.0  # seconds to import and to make environments, besides their own timeout
+_LOOK_S = 1.0  # between looks at the progress of a process that is awaited
 
 
 def make_worker_arrays(workers: int, context: ForkServerContext) -> SharedArrays:
@@ -148,11 +150,13 @@ class WorkerHandle:
 
     def _awaited(self, attempt: Callable[[float], _Result]) -> _Result:
         """Returns the result of `attempt`, called with a timeout in seconds; falsy if the process died or hangs."""
-        before = self._progress.copy()
-        while not (result := attempt(self._settings.envs.env_timeout)):
-            # The timeout is for one env: a process that still moves on through its envs is slow, not hung.
+        deadline_s = self._settings.envs.env_timeout
+        timeout_s, silent_s, before = min(deadline_s, _LOOK_S), 0.0, self._progress.copy()
+        while not (result := attempt(timeout_s)):
+            # The deadline is for one env: a process that still moves on through its envs is slow, not hung.
             now = self._progress.copy()
-            if self._child.is_lost or np.array_equal(now, before):
+            silent_s = silent_s + timeout_s if np.array_equal(now, before) else 0.0
+            if self._child.is_lost or is_left_after(silent_s, deadline_s):
                 break
             before = now
         return result

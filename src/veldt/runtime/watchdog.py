@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +21,37 @@ _SIGNAL = signal.SIGVTALRM
 _INTERVAL = 0.25  # seconds between checks
 # Seconds for an environment to close; also in another thread than the main one, where a hang ends the process.
 _CLOSE_S, _CLOSE_ELSEWHERE_S = 5.0, 60.0
-_GRACE = 20  # checks until the process ends, if TimeoutError did not stop the code
+_GRACE = 20  # checks until the process ends, if an error raised in the code did not stop it
+_ASKED_S = 4.0  # until code that does not move on is left, once the user has asked this process to stop
+_INTERRUPTED_CODE = 128 + signal.SIGINT
+_NOT_LEFT = (
+    "interrupted; an environment hangs in code that no error ends, so the process was ended: `veldt resume RUN` "
+    "continues from the newest checkpoint"
+)
+
+_asked_at = math.inf
+
+
+def ask_to_stop(is_asked: bool) -> None:
+    """Says whether the user has asked this process to stop: code that hangs is then left soon, and not reported."""
+    global _asked_at
+    _asked_at = time.monotonic() if is_asked else math.inf
+
+
+def _is_awaited_no_more() -> bool:
+    return time.monotonic() - _asked_at >= _ASKED_S
+
+
+def is_left_after(silent_s: float, deadline_s: float) -> bool:
+    """Whether to wait no longer for code that has made no progress for so many seconds.
+
+    Raises KeyboardInterrupt if that is because the user has asked this process to stop, and not by the deadline.
+    """
+    if silent_s >= deadline_s:
+        return True
+    if silent_s >= _ASKED_S and _is_awaited_no_more():
+        raise KeyboardInterrupt
+    return False
 
 
 def _to_standard_error(sentence: str, where: str, is_final: bool) -> None:
@@ -41,7 +72,8 @@ def report_hang_to(report: Callable[[str, str, bool], None]) -> None:
 class Watchdog:
     """While `watching` is set, the thread that made this must change `progress` every `deadline_s` seconds.
 
-    Else TimeoutError is raised in that thread, whether it sleeps or loops. If the code still continues (it caught the
+    Else TimeoutError is raised in that thread, whether it sleeps or loops: or KeyboardInterrupt, and after 4 seconds
+    already, if the user has asked this process to stop (`ask_to_stop`). If the code still continues (it caught the
     error, or is deep in a native library), the watchdog ends the process with `describe_hang` and a traceback; it also
     does so for every hang in a thread other than the main one, which no signal reaches. Native code that holds the
     interpreter's lock cannot be detected from inside this process: this needs worker processes.
@@ -61,7 +93,7 @@ class Watchdog:
         setting: str = "",
         is_final: bool = True,
     ) -> None:
-        self.watching, self._is_final = False, is_final
+        self.watching, self._is_final, self._is_left_early = False, is_final, False
         self._deadline_s, self._progress, self._last_words = deadline_s, progress, describe_hang
         self._overdue = f"no answer within {deadline_s:g} s{setting}, it counts as hung"
         self._watched = threading.get_ident()
@@ -82,23 +114,30 @@ class Watchdog:
 
     def _interrupt(self, number: int, frame: Any) -> None:
         if self.watching:
-            raise TimeoutError(self._overdue)
+            raise KeyboardInterrupt if self._is_left_early else TimeoutError(self._overdue)
 
     def _watch(self) -> None:
         interval = min(_INTERVAL, self._deadline_s / 4)
         # Counts checks instead of time: a process that was stopped for an hour is not overdue.
-        patience = math.ceil(self._deadline_s / interval)
-        before, looks = None, 0
+        patience, hastened = (math.ceil(seconds / interval) for seconds in (self._deadline_s, _ASKED_S))
+        before, looks, since = None, 0, 0
         while not self._closed.wait(interval):
             now = self._progress() if self.watching else None
             looks = looks + 1 if now is not None and now == before else 0
             before = now
-            if looks == patience and self._by_signal:
+            is_over = looks >= patience or (looks >= hastened and _is_awaited_no_more())
+            since = since + 1 if is_over else 0
+            if since == 1 and self._by_signal:
+                self._is_left_early = looks < patience
                 signal.pthread_kill(self._watched, _SIGNAL)
-            elif looks >= patience + (_GRACE if self._by_signal else 0):
+            elif since > (_GRACE if self._by_signal else 0):
                 self._give_up()
 
     def _give_up(self) -> None:
+        if self._is_left_early:
+            _report_hang(_NOT_LEFT, "", True)
+            ends_itself(_INTERRUPTED_CODE)
+            os._exit(_INTERRUPTED_CODE)
         frame = sys._current_frames().get(self._watched)
         where = "".join(traceback.format_stack(frame)) if frame else ""
         _report_hang(self._last_words(), where, self._is_final)

@@ -14,6 +14,7 @@ from typing import Any
 from veldt.config.train_config import RunConfig
 from veldt.runtime.endings import ENDINGS
 from veldt.runtime.process_state import continue_descendants
+from veldt.runtime.watchdog import ask_to_stop
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.monitor import Monitor
 
@@ -52,7 +53,8 @@ def stop_on_signals(text: str = _STOPPING) -> Iterator[threading.Event]:
     """Yields an event that Ctrl-C, SIGTERM or a closed terminal sets; another signal after a second stops at once.
 
     The first one prints `text`, and also continues processes of the run that were stopped: their part of the last
-    checkpoint is needed.
+    checkpoint is needed. From then on an environment of this process that hangs is left after a few seconds, and the
+    run with it, as by a second signal.
     """
     event, previous, requested_at, own = threading.Event(), {}, 0.0, os.getpid()
 
@@ -72,6 +74,7 @@ def stop_on_signals(text: str = _STOPPING) -> Iterator[threading.Event]:
         # In this order: another signal may interrupt this handler between any two instructions.
         requested_at = now
         event.set()
+        ask_to_stop(True)
         # Not `print`: this handler may have interrupted one. The terminal may be closed.
         with contextlib.suppress(OSError):
             os.write(2, text.encode())
@@ -86,3 +89,4 @@ def stop_on_signals(text: str = _STOPPING) -> Iterator[threading.Event]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+        ask_to_stop(False)
