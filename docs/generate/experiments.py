@@ -6,13 +6,13 @@ import csv
 import math
 from pathlib import Path
 
+from generate.adopted import PICTURES, Adopted
 from generate.parts import Parts, table
 from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.experiment import Experiment, Request
 from veldt.formatting import counted
 
 PAGE = Path(__file__).parents[1] / "guide" / "experiments.md"
-PICTURES = Path(__file__).parents[1] / "images" / "experiments"
 
 # Flags of the commands that made the results, where these were not made with an experiment's own scale and seeds.
 _FLAGS = {
@@ -50,12 +50,21 @@ def paper_scale() -> str:
 def results() -> str:
     """Returns what each experiment showed, by which command, what differs from the paper, and its pictures, if any.
 
-    The sentences are in docs/images/experiments/NAME.txt, and the pictures beside them.
+    The sentences are in docs/images/experiments/NAME.txt, and the pictures and tables beside them. What was adopted
+    with NAME.json also says when and on which machines it was made, and whether its runs would be others now.
     """
     parts = []
     for one in EXPERIMENTS.values():
         says = PICTURES / f"{one.name}.txt"
         text = says.read_text().strip() if says.exists() else "No results: it was not run for this page."
+        if adopted := Adopted.of(one):
+            parts += [f"### {one.name}", adopted.made_by(), *filter(None, [adopted.changed()]), text]
+            parts += [
+                f"What differs from the paper: {adopted.differs()}",
+                *adopted.figures(),
+                *adopted.tables(),
+            ]
+            continue
         differs = " ".join(one.differs(Request("small", one.seeds[0])))
         command = " ".join(filter(None, ("veldt experiment", one.name, _FLAGS.get(one.name))))
         parts += [

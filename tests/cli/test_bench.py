@@ -28,6 +28,7 @@ def test_two_samplers_are_measured_beside_each_other(
     main(["bench", "sampling", "--env", "CartPole-v1", "--recipe", "a2c", "--json", *size, *barrier])
     said = json.loads(capsys.readouterr().out)
     assert (said["samplers"], said["barrier"]) == (2, bool(barrier))
+    assert (said["cores"], "torch" in said["versions"]) == (said["hardware"]["cores"], True)
     assert said["decisions"][0].startswith("2 samplers, waiting" if barrier else "2 samplers, free of")
     assert (
         list(said["metrics"]) == ["samplers together"] and said["metrics"]["samplers together"]["sps"] > 0.0

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from markupsafe import escape
 
 from screens import console, said_on
 from small_experiments import Printed, experiment, printed
@@ -21,6 +22,7 @@ from veldt.cli import main
 from veldt.errors import UsageError, VeldtError
 from veldt.experiments.catalogue import EXPERIMENTS
 from veldt.experiments.experiment import Experiment, Request, Training
+from veldt.experiments.machines import machines_of
 from veldt.experiments.planning.estimate import probe_settings, total_seconds
 from veldt.experiments.planning.memory import Memory
 from veldt.experiments.results import Results, interval
@@ -102,6 +104,8 @@ def test_an_experiment_is_drawn_and_continued(tmp_path: Path) -> None:
     assert page == root / "experiment.html"
     text = page.read_text()
     assert "It says that." in text and "data:image/png;base64," in text and "All." in text
+    recorded = [json.loads((root / "runs" / job.name / "config.json").read_text()) for job in jobs]
+    assert [f"</code>, on {escape(machine)}.</p>" in text for machine in machines_of(recorded)] == [True]
     assert {file.name for file in root.iterdir()} >= {
         "learning-curves.png",
         "scores.csv",

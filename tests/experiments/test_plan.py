@@ -18,10 +18,11 @@ from veldt.envs.source import EnvSource
 from veldt.envs.spec import EnvSpec
 from veldt.errors import UsageError, VeldtError
 from veldt.experiments.experiment import Measurement, Request, Training
+from veldt.experiments.machines import this_machine
 from veldt.experiments.planning import checks, estimate
 from veldt.experiments.planning import memory as planned_memory
 from veldt.experiments.planning.estimate import is_long_enough, measure_speeds, probe_settings
-from veldt.experiments.planning.kinds import one_of_each_kind
+from veldt.experiments.planning.kinds import kind_of, one_of_each_kind
 from veldt.experiments.planning.plan import plan_table
 from veldt.experiments.run import run_experiment
 from veldt.experiments.workspace import Workspace
@@ -125,10 +126,24 @@ def test_one_game_is_measured_for_all(tmp_path: Path, monkeypatch: pytest.Monkey
         "4/4 ppo on CartPole-v1, 8",
     ]
     assert measure_speeds(workspace, jobs, notes.append) == speeds and len(notes) == 5
-    workspace.speeds_path.write_text(
-        json.dumps(dict.fromkeys(speeds, "fast") | dict.fromkeys(list(speeds)[:1], 0))
-    )
+    damaged = dict.fromkeys(speeds, "fast") | dict.fromkeys(list(speeds)[:1], 0)
+    workspace.speeds_path.write_text(json.dumps({this_machine(): damaged}))
     assert measure_speeds(workspace, jobs, notes.append) == speeds and len(notes) == 10
+
+
+def test_a_speed_of_another_machine_is_measured_anew_and_kept_for_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speed_of_machine = {"two cores": 2.0, "four cores": 4.0}
+    jobs, notes = [training()], list[str]()
+    workspace = Workspace(tmp_path / "out", experiment(jobs), Request("paper", 1))
+    workspace.open()
+    workspace.speeds_path.write_text(json.dumps({kind_of(jobs[0]): 9.0}))  # as older versions wrote it
+    for machine, measured in (("two cores", 2), ("four cores", 4), ("two cores", 4)):
+        monkeypatch.setattr(estimate, "this_machine", lambda machine=machine: machine)
+        monkeypatch.setattr(estimate, "_probed", lambda job, _, speed=speed_of_machine[machine]: speed)
+        assert list(measure_speeds(workspace, jobs, notes.append).values()) == [speed_of_machine[machine]]
+        assert len(notes) == measured
 
 
 def test_a_kind_that_cannot_be_measured_is_shown_in_the_plan_of_the_others(

@@ -13,11 +13,10 @@ import jinja2
 
 from veldt.experiments.experiment import Experiment, file_name
 from veldt.experiments.figures import Exhibit, Table, number
+from veldt.experiments.machines import machines_of
 from veldt.experiments.own_directory import AGAIN
 from veldt.experiments.results import FinishedRun, Results
 from veldt.runs.files import write_atomically
-from veldt.runs.machine import describe_machine
-from veldt.runtime.cores import allowed_cores
 
 _TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ page.title }} – veldt</title>
@@ -43,7 +42,7 @@ th { border-bottom: 1px solid #bbb } td { border-bottom: 1px solid #eee } figure
 {% if table.caption %}<p><small>{{ table.caption }}</small></p>{% endif %}
 {% endfor %}
 <h2>How it was made</h2>
-<p><code>{{ page.command }}</code>, on {{ machine }}.</p>
+<p><code>{{ page.command }}</code>{% if page.machines %}, on {{ page.machines|join("; ") }}{% endif %}.</p>
 {% if page.missing %}<p>Not done yet: {{ page.missing|join(", ") }}.</p>{% endif %}
 {% for heading, lines in page.notes.items() %}
 <h2>{{ heading }}</h2>
@@ -63,6 +62,7 @@ class Page:
     Args:
         lead: what it is about.
         command: that makes it.
+        machines: in words, on which its runs and measurements were made.
         missing: names of what is not done yet.
         notes: sentences by their heading.
         runs: a row of cells for each run: name, seed, steps, seconds, score, settings.
@@ -73,6 +73,7 @@ class Page:
     lead: str
     exhibit: Exhibit
     command: str
+    machines: Sequence[str] = ()
     missing: Sequence[str] = ()
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     runs: Sequence[Sequence[str]] = ()
@@ -92,7 +93,7 @@ def write_page(out: Path, page: Page) -> None:
     for table in (*page.exhibit.tables, *page.files):
         write_atomically(out.with_name(f"{file_name(table.title)}.csv"), _csv(table), "a table", AGAIN)
     template = jinja2.Environment(autoescape=True).from_string(_TEMPLATE)
-    html = template.render(page=page, pictures=pictures, machine=_machine())
+    html = template.render(page=page, pictures=pictures)
     write_atomically(out, html.encode(errors="replace"), "the page of results", AGAIN)
 
 
@@ -103,6 +104,7 @@ def page_of(experiment: Experiment, results: Results, command: str) -> Page:
         lead=f"{experiment.source}. {experiment.shows}",
         exhibit=experiment.draw(results),
         command=command,
+        machines=machines_of(results.records()),
         missing=results.missing,
         notes={"What differs from the paper": experiment.differs(results.request)},
         runs=[_row(run) for run in results.runs],
@@ -135,8 +137,3 @@ def _csv(table: Table) -> bytes:
     out = io.StringIO()
     csv.writer(out).writerows([table.header, *table.rows])
     return out.getvalue().encode()
-
-
-def _machine() -> str:
-    machine = describe_machine()
-    return f"{len(allowed_cores())} cores of {machine['processor']}, {machine['memory_gb']} GB"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from veldt.errors import UsageError
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.speed import speed_while_learning
 from veldt.formatting import as_float
@@ -34,6 +35,14 @@ class FinishedRun:
     @cached_property
     def summary(self) -> dict[str, Any]:
         return RunDirectory(self.path).read_summary() or {}
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """The content of config.json; {} if it cannot be read."""
+        try:
+            return RunDirectory(self.path).read_config()
+        except UsageError:
+            return {}
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -149,6 +158,10 @@ class Results:
     runs: Sequence[FinishedRun]
     measured: Sequence[Measured]
     missing: Sequence[str]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Returns what each run and each measurement says of itself, with its hardware and versions."""
+        return [*(run.record for run in self.runs), *(one.values for one in self.measured)]
 
     def charts(self) -> dict[str, dict[str, list[FinishedRun]]]:
         """Returns the runs by chart and by group, in the order of the jobs."""

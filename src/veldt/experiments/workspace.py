@@ -25,7 +25,7 @@ class Workspace(OwnDirectory):
     experiment.json   the experiment's name and request: it can be continued with the same, or with more seeds
     runs/NAME         a run directory for each training
     measured/NAME.json  what each measurement has printed
-    speeds.json       steps per second that were measured for the estimate
+    speeds.json       steps per second by machine that were measured for the estimate
     """
 
     def __init__(self, root: Path, experiment: Experiment, request: Request) -> None:

@@ -145,7 +145,7 @@ class RunDirectory:
         """Writes config.json: an id of the run, the settings as given and as resolved, the command line, versions and
         hardware.
 
-        `hardware` (cores, a GPU's name) is added to what is always written: processor, memory, operating system.
+        `hardware` (usable cores, a GPU's name) is added to what is always written: processor, memory, operating system.
         """
         config = {
             "id": secrets.token_hex(8),

@@ -15,9 +15,10 @@ ENGINES = ("ale-py", "mujoco", "box2d", "box2d-py", "jax")
 
 
 def describe_machine() -> dict[str, str | int]:
-    """Returns processor name, memory in GB (decimal), operating system and host name."""
+    """Returns processor name, number of cores, memory in GB (decimal), operating system and host name."""
     return {
         "processor": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+        "machine_cores": os.cpu_count() or 1,
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
         "system": platform.platform(terse=True),
         "host": platform.node(),

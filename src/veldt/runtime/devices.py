@@ -56,6 +56,12 @@ def accelerator_name(device: torch.device) -> str:
     return device.type if name_of is None else str(name_of(device))
 
 
+def describe_devices(device: torch.device) -> dict[str, str | int]:
+    """Returns what this process computes with: how many cores it may use, their instruction set, and an accelerator."""
+    found: dict[str, str | int] = {"cores": len(allowed_cores()), "instruction_set": instruction_set()}
+    return found if device.type == "cpu" else {**found, "gpu": accelerator_name(device)}
+
+
 def instruction_set() -> str:
     """Returns the processor's instruction set that torch uses, on which the rounding of its sums depends."""
     return str(torch.backends.cpu.get_cpu_capability())

@@ -27,8 +27,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.new_run import new_run, run_name
 from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime.activity import training_in
-from veldt.runtime.cores import allowed_cores
-from veldt.runtime.devices import accelerator_name, flush_denormals, instruction_set
+from veldt.runtime.devices import describe_devices, flush_denormals
 from veldt.runtime.orphans import remove_orphans
 from veldt.runtime.supervision import RunningRoles
 from veldt.setting_metadata import check_type
@@ -146,12 +145,11 @@ def new_directory(
     asked: dict[str, Any] = {"env": config.env, "env_kwargs": config.env_kwargs}
     for name, value in given.items():
         asked.setdefault(config.section_of(name), {})[name] = value
-    hardware: dict[str, Any] = {"cores": len(allowed_cores()), "instruction_set": instruction_set()}
-    if run_plan.device.type != "cpu":
-        hardware["gpu"] = accelerator_name(run_plan.device)
     name = run_name(config.recipe, config.env, config.run.seed, algorithm)
     with new_run(run_dir, name, base) as directory:
-        directory.write_config(asked, to_dict(config), sys.argv, versions_for_run(config), hardware)
+        directory.write_config(
+            asked, to_dict(config), sys.argv, versions_for_run(config), describe_devices(run_plan.device)
+        )
         with directory.lock():
             yield directory
 

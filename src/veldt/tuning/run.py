@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from veldt.errors import UsageError, VeldtError
+from veldt.experiments.machines import machines_of
 from veldt.experiments.own_directory import OwnDirectory
 from veldt.experiments.page import Page, curves_of, write_page
 from veldt.experiments.results import FinishedRun
@@ -120,6 +121,7 @@ def _page(request: TuneRequest, study: Study, root: Path, command: str) -> Page:
         lead="A search for the settings with the best score, with one run for each trial.",
         exhibit=exhibit_of(request, trials, study.importances(), best),
         command=command,
+        machines=machines_of(run.record for run in best),
         notes={
             "What is searched": [
                 f"{flag(name)} from {dimension}" for name, dimension in request.space.items()

@@ -19,11 +19,14 @@ from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.cli.verbs.bench_rates import bare_limit, infer_only, sampling_speed, simulate_only
 from veldt.cli.verbs.bench_samplers import samplers_speed
 from veldt.config.run_request import RunRequest
+from veldt.config.versions import versions_for_run
 from veldt.envs.source import resolve
 from veldt.errors import UsageError
 from veldt.recipes import find, plain_recipes
 from veldt.recipes.overrides import with_settings
+from veldt.runs.machine import describe_machine
 from veldt.runtime.cores import allowed_cores
+from veldt.runtime.devices import describe_devices
 from veldt.systems.planning.run_plan import RunPlan, make_run_plan
 from veldt.tracking.console import output_console
 from veldt.tracking.metrics import read_metrics
@@ -69,6 +72,7 @@ def report(
     if samplers > 1:
         speed, plan_of_each = samplers_speed(request, samplers, seconds, is_synchronised=barrier)
         how = "waiting for each other after each rollout" if barrier else "free of each other"
+        run_plan = make_run_plan(request)
         decisions = [f"{samplers} samplers, {how}, each:", *plan_of_each]
         rows = [Row("samplers together", speed)]
     else:
@@ -78,7 +82,8 @@ def report(
     if json:
         metrics = {row.what: {"sps": row.sps, "of_limit": row.of_limit, "limit": row.limit} for row in rows}
         plan = {"decisions": decisions, "cores": len(allowed_cores()), "env": env, "recipe": recipe}
-        plan |= {"samplers": samplers, "barrier": barrier}
+        plan |= {"samplers": samplers, "barrier": barrier, "versions": versions_for_run(config)}
+        plan |= {"hardware": {**describe_machine(), **describe_devices(run_plan.device)}}
         print(json_format.dumps({"bench": what, **plan, "metrics": metrics}))
     else:
         _print_table(decisions, rows)

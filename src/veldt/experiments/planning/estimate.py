@@ -17,6 +17,7 @@ from typing import Any
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import VeldtError
 from veldt.experiments.experiment import Job, Measurement, Training
+from veldt.experiments.machines import this_machine
 from veldt.experiments.own_directory import AGAIN
 from veldt.experiments.owned_process import OwnedProcess
 from veldt.experiments.planning.kinds import kind_of, one_of_each_kind
@@ -81,17 +82,19 @@ def measure_speeds(
 ) -> dict[str, float]:
     """Returns the steps per second of each kind of training among the jobs, from runs and probes.
 
-    A kind is measured once, by a run of a few seconds, and kept in the experiment's directory. `note` gets a sentence
-    before each. The speed of a kind whose run fails is NaN, after a sentence with the cause: its runs may fail as well,
-    or be too slow to be measured only.
+    A kind is measured once on each machine, by a run of a few seconds, and kept in the experiment's directory. `note`
+    gets a sentence before each. The speed of a kind whose run fails is NaN, after a sentence with the cause: its runs
+    may fail as well, or be too slow to be measured only.
 
     Raises:
         VeldtError: the disk is full.
     """
     path = workspace.speeds_path
-    stored = workspace.read_json(path) if path.exists() else {}
+    machine, by_machine = this_machine(), workspace.read_json(path) if path.exists() else {}
+    stored = by_machine.get(machine)
     # What was changed from outside and is no speed is measured again.
-    speeds = {kind: speed for kind, value in stored.items() if 0 < (speed := as_float(value)) < math.inf}
+    known = stored.items() if isinstance(stored, dict) else ()
+    speeds = {kind: speed for kind, value in known if 0 < (speed := as_float(value)) < math.inf}
     probes, failed = [job for job in one_of_each_kind(jobs) if kind_of(job) not in speeds], list[str]()
     if probes:
         note(_about(jobs, probes))
@@ -104,7 +107,8 @@ def measure_speeds(
                 raise
             note(f"not measured: {error}")
             failed.append(kind_of(job))
-        write_atomically(path, strict_json.dumps(speeds).encode(), "the measured speeds", AGAIN)
+        kept = strict_json.dumps({**by_machine, machine: speeds}).encode()
+        write_atomically(path, kept, "the measured speeds", AGAIN)
     return speeds | dict.fromkeys(failed, math.nan)
 
 
