@@ -149,6 +149,30 @@ def test_norms_have_the_step_size_that_their_names_say(scale: Any) -> None:
         assert job.group.endswith(f"step size {config.learning_rate:g}")
 
 
+def test_norms_at_other_step_sizes_are_dashed_and_compared_with_the_chosen_one() -> None:
+    def says(too_small: float, too_large: float) -> str:
+        def metrics(job: Training) -> dict[str, float]:
+            times = {1e-4: too_small, 5e-4: too_large}.get(job.settings["learning_rate"], 1.0)
+            return {"norms/weights": times * job.seed, "norms/gradient": 1.0, "norms/step": 1.0}
+
+        exhibit = drawn("norms", lambda job: 1.0, seeds=2, metrics=metrics)
+        assert (
+            "rmsprop on CartPole-v1, batches of 64 to 1024: the largest norm of all weights at the end is 1.000 "
+            in (exhibit.says)
+        )
+        return exhibit.says
+
+    agrees, names = (
+        says(0.5, 2.0),
+        [f"a step size that is too {size} on CartPole-v1" for size in ("small", "large")],
+    )
+    assert (
+        "norm of all weights is 0.500 [0.500, 0.500] times as large at a step size of 0.0001; with" in agrees
+    )
+    assert all(name in agrees for name in names) and DOES_NOT not in agrees
+    assert f"This {DOES_NOT} for {names[0]} and {names[1]}." in says(2.0, 0.5)
+
+
 def test_norms_draw_a_line_between_the_seeds() -> None:
     request, runs = Request("small", 2), []
     for job in EXPERIMENTS["norms"].jobs(request):
@@ -158,7 +182,12 @@ def test_norms_draw_a_line_between_the_seeds() -> None:
         vars(run).update(summary={"steps": 30, "seconds": 1.0}, rows=rows, layers={"a.weight": 2})
         vars(run)["episodes"] = (np.array([30.0]), np.array([1.0]))
         runs.append(run)
-    line = EXPERIMENTS["norms"].draw(Results(request, runs, [], [])).drawings[1].figure.axes[0].lines[0]
+    adam, rmsprop = EXPERIMENTS["norms"].draw(Results(request, runs, [], [])).drawings[1].figure.axes[:2]
+    assert [[line.get_linestyle() for line in axes.lines] for axes in (adam, rmsprop)] == [
+        ["-"] * 3,
+        ["-"] * 3 + ["--"] * 2,
+    ]
+    line = adam.lines[0]
     assert np.asarray(line.get_ydata()) == pytest.approx(1.5)
     assert [float(np.asarray(line.get_xdata())[end]) for end in (0, -1)] == [10.0, 21.0]
 
