@@ -211,13 +211,19 @@ def _found(results: Results, sentences: Sequence[str]) -> str:
 
 
 def _network(request: Request) -> list[Training]:
-    return [
+    jobs = [
         job
         for env in _envs(request)
         for name, network in _networks(request).items()
         for device, setting in _devices().items()
         for job in _fixed(request, env, f"{env}, {name}{device}", network | setting, _SMALL_NETWORK_STEPS)
     ]
+    return _by_seed(jobs)
+
+
+def _by_seed(jobs: Sequence[Training]) -> list[Training]:
+    """Returns all runs of a seed before those of the next: other work on the machine slows down no pair alone."""
+    return sorted(jobs, key=attrgetter("seed"))
 
 
 def _differ(charts: Sequence[Mapping[str, Group]]) -> Verdict:
@@ -295,7 +301,7 @@ def _tuner(request: Request) -> list[Training]:
             cores=0,
         )
     ]
-    return [*fixed, *tuned]
+    return _by_seed([*fixed, *tuned])
 
 
 def _draw_tuner(results: Results) -> Exhibit:
