@@ -31,11 +31,12 @@ def drawn(
     recipes: tuple[str, ...] = (),
     seconds: Value = lambda job: 10.0,
     metrics: Callable[[Training], dict[str, float]] = lambda job: {},
+    updates: int = 0,
     only: Callable[[Training], bool] = lambda job: True,
 ) -> Exhibit:
     """The exhibit of all runs, whose episodes of 10 steps begin at 0 and have their score from half of the run on.
 
-    NaN: no episode ends from then on.
+    NaN: no episode ends from then on. `updates` are those of each half.
     """
     request, runs = Request(scale, seeds, games, recipes), []
     for job in EXPERIMENTS[name].jobs(request):
@@ -44,7 +45,9 @@ def drawn(
             continue
         run = FinishedRun(job, Path())
         rows = [
-            {"step": step, "seconds": seconds(job) * step / 4_000, **metrics(job)} for step in (2_000, 4_000)
+            {"step": step, "seconds": seconds(job) * step / 4_000, **metrics(job)}
+            | {"train/updates": updates * step // 2_000}
+            for step in (2_000, 4_000)
         ]
         returns = np.where(np.arange(400) < 200, 0.0, score(job))
         ended = np.isfinite(returns)

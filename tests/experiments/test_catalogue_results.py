@@ -39,16 +39,42 @@ def fastest_with_2_and_4(job: Training) -> float:
     return (1.0 if chosen == (2, 4) else 2.0) * (1.0 if job.env == "CartPole-v1" else 10.0)
 
 
+def updates(job: Training) -> list[dict[str, Any]]:
+    """A hundred updates in the time of `fastest_with_2_and_4`, by 16 predictions each, and a start of ten seconds."""
+    seconds = fastest_with_2_and_4(job)
+    return [
+        {
+            "step": 1_600 * part,
+            "seconds": 10.0 + seconds * part,
+            "train/updates": 100 * part + 1,
+            "time/predictions_per_second": 1_600 / seconds * part,
+        }
+        for part in (0, 1)
+    ]
+
+
 def test_each_game_and_network_has_a_surface_of_its_own() -> None:
-    exhibit = EXPERIMENTS["ga3c-network"].draw(
-        results_of("ga3c-network", lambda job: [], fastest_with_2_and_4)
+    exhibit = EXPERIMENTS["ga3c-network"].draw(results_of("ga3c-network", updates, fastest_with_2_and_4))
+    tps, sps = (
+        [one for one in drawing.figure.axes if one.get_xlabel() == "predictors"]
+        for drawing in exhibit.drawings
     )
-    assert len([one for one in exhibit.drawings[0].figure.axes if one.get_xlabel() == "predictors"]) == 4
-    for game, speed in (("CartPole-v1", "1,000"), ("Acrobot-v1", "100.0")):
+    assert len(tps) == len(sps) == 4
+    for axes, best in ((tps[0], "100"), (sps[0], "1,600")):
+        assert sorted(text.get_text() for text in axes.texts).count(best) == 1, "that of 2 and 4"
+    for game, trainings, steps in (("CartPole-v1", "100.0", "1,600"), ("Acrobot-v1", "10.0", "160.0")):
         assert (
-            f"{game}, large network: the fastest pair (2 predictors, 4 trainers) makes {speed} "
-            in exhibit.says
+            f"{game}, large network: the fastest pair (2 predictors, 4 trainers) makes {trainings} trainings per "
+            f"second, and {steps} steps; the slowest" in exhibit.says
         )
+    assert ". None of these runs used a GPU. The paper" in exhibit.says
+    speeds = {row[:2]: row[2:] for row in exhibit.tables[0].rows}
+    assert speeds["CartPole-v1, small network", "2 predictors, 4 trainers"] == (
+        "1",
+        "100.0",
+        "1,600",
+        "1,600",
+    )
 
 
 def test_the_tuner_s_path_lies_on_the_surface_of_its_game() -> None:
@@ -56,18 +82,22 @@ def test_the_tuner_s_path_lies_on_the_surface_of_its_game() -> None:
 
     def rows(job: Training) -> list[dict[str, Any]]:
         return [
-            {"step": step, "seconds": step, "system/predictors": p, "system/trainers": t}
+            {"step": 16 * step, "seconds": 2.0 * step, "train/updates": 100 * step + 1}
+            | {"system/predictors": p, "system/trainers": t}
             for step, (p, t) in enumerate(path)
         ]
 
-    exhibit = EXPERIMENTS["ga3c-tuner"].draw(results_of("ga3c-tuner", rows, fastest_with_2_and_4))
+    def all_rows(job: Training) -> list[dict[str, Any]]:
+        return rows(job) if job.group == "tuned" else updates(job)
+
+    exhibit = EXPERIMENTS["ga3c-tuner"].draw(results_of("ga3c-tuner", all_rows, fastest_with_2_and_4))
     charts = [one for one in exhibit.drawings[0].figure.axes if one.get_xlabel() == "predictors"]
     assert [one.get_title() for one in charts] == list(GAMES)
     for chart in charts:
         xs, ys = np.asarray(chart.lines[0].get_xdata()), np.asarray(chart.lines[0].get_ydata())
         assert xs.tolist() == [0, 1, 1] and ys.tolist() == [0, 0, 1]
-    assert "Acrobot-v1: the fastest pair (2 predictors, 4 trainers) makes 100.0" in exhibit.says
-    assert "; the runs with the tuner make 50.0 on Acrobot-v1" in exhibit.says
+    assert "Acrobot-v1: the fastest pair (2 predictors, 4 trainers) makes 10.0 trainings" in exhibit.says
+    assert "; the runs with the tuner make 50.0 trainings per second on Acrobot-v1" in exhibit.says
 
 
 @pytest.mark.parametrize("name", ["ga3c-network", "ga3c-tuner"])
@@ -89,8 +119,11 @@ def test_ga3c_has_charts_of_the_gpu_beside_those_of_the_processor(
     assert len(of_device["cuda"]) == len(processor) and not of_device["cpu"] & of_device["cuda"]
     gpu_charts = {job.chart for job in both if job.settings["device"] == "cuda"}
     assert gpu_charts == {f"{job.chart}, on the GPU" for job in processor}
-    assert "processor, and in charts of its own on its GPU where" in EXPERIMENTS[name].differs(request)[0]
-    drawn = EXPERIMENTS[name].draw(results_of(name, lambda job: [], fastest_with_2_and_4))
+    assert (
+        "processor, and in charts of its own on its GPU only where" in EXPERIMENTS[name].differs(request)[0]
+    )
+    drawn = EXPERIMENTS[name].draw(results_of(name, updates, fastest_with_2_and_4))
+    assert "used a GPU" not in drawn.says
     titles = [one.get_title() for one in drawn.drawings[0].figure.axes if one.get_xlabel() == "predictors"]
     assert len([title for title in titles if title.endswith("on the GPU")]) == len(titles) / 2
 
@@ -224,6 +257,15 @@ def test_sampling_draws_samplers_and_resets_beside_each_other(
     assert "This agrees with the paper for simulators per process. This does not agree" in exhibit.says
     titles = [axes.get_title() for axes in exhibit.drawings[0].figure.axes]
     assert len(exhibit.tables[0].rows) == 20 * 4 * len(games), "4 lines of 4 arrangements, and 2 of 2"
+    papers = {row[1:3]: row[-1] for row in exhibit.tables[0].rows}
+    assert papers["free", "2"] == "31,900" and papers["a barrier every 5 steps", "16"] == "35,800"
+    assert {paper for (line, _), paper in papers.items() if line == "sampling"} == {""}
+    caption = exhibit.tables[0].caption
+    assert (
+        "leaves 0.93, 0.95, 0.97, 0.93 of the speed with 2, 4, 8, 16 simulators per core; here, in "
+        in caption
+    )
+    assert "0.75 with 2, 0.75 with 4, 0.75 with 8, 0.75 with 16" in caption
     begin = [f"{game}, " for game in games] if len(games) > 1 else [""]
     for chart in ("2 samplers, with a core each", "training by A2C in 2 processes", "1 process, one group"):
         assert {f"{game}{chart}" for game in begin} <= set(titles)

@@ -162,6 +162,15 @@ def test_ga3c_has_the_agents_of_its_paper(name: str, runs: int) -> None:
     assert len(jobs) == runs and {config_of(job).envs.num_envs for job in jobs} == {32}
 
 
+@pytest.mark.parametrize("name", ["ga3c-network", "ga3c-tuner"])
+def test_each_pair_of_ga3c_s_numbers_runs_once_before_any_runs_again(name: str) -> None:
+    for scale in ("small", "paper"):
+        jobs = EXPERIMENTS[name].jobs(Request(scale, 3))  # type: ignore[arg-type]
+        seeds = [job.seed for job in jobs if isinstance(job, Training)]
+        assert seeds == sorted(seeds) and [seeds.count(seed) for seed in (1, 2, 3)] == [len(jobs) // 3] * 3
+        assert not any(job.settings["group_rollouts"] for job in jobs if isinstance(job, Training))
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +86,21 @@ def test_scores_of_other_recipes_are_beside_a_published_agents_and_not_judged() 
         steps, scores = published_curve("Rainbow", "ALE/Breakout-v5", run_steps)
         assert len(steps) == len(scores) == points and steps[:2] == [250_000, 500_000][:points]
     assert published_curve("Rainbow", "CartPole-v1", 1e9) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("scale", "recipes", "said"),
+    [
+        ("paper", ("a2c", "impala"), "a2c 10M, impala 50M."),
+        ("paper", ("dqn", "impala"), ""),
+        ("small", ("a2c", "impala"), ""),
+    ],
+)
+def test_numbers_of_steps_of_recipes_are_said_where_they_differ(
+    scale: Any, recipes: tuple[str, ...], said: str
+) -> None:
+    differs = " ".join(EXPERIMENTS["scores"].differs(Request(scale, 1, ("ALE/Pong-v5",), recipes)))
+    assert said in differs and ("different numbers of steps" in differs) == bool(said)
 
 
 def test_a_published_curve_is_drawn_over_the_steps() -> None:

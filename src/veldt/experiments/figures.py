@@ -62,6 +62,7 @@ class Line:
     y: Sequence[float]
     low: Sequence[float] = ()
     high: Sequence[float] = ()
+    is_dashed: bool = False
 
 
 def charts(number: int, titles: Sequence[str], horizontal: str, vertical: str) -> tuple[Figure, list[Axes]]:
@@ -128,7 +129,8 @@ def lines(
     for one, named in zip(axes, panels.values(), strict=True):
         for number, (label, line) in enumerate(named.items()):
             colour = f"C{number % 10}"
-            one.plot(line.x, line.y, color=colour, marker="o", markersize=4, label=label)
+            style = "--" if line.is_dashed else "-"
+            one.plot(line.x, line.y, color=colour, linestyle=style, marker="o", markersize=4, label=label)
             if len(line.low) == len(line.x):
                 one.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
         _draw_references(one, references or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from veldt.experiments.catalogue.common import (
     seeded,
     small_env_differs,
 )
-from veldt.experiments.catalogue.verdicts import at_most, comparison, ratio
+from veldt.experiments.catalogue.verdicts import at_least, at_most, comparison, ratio
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Line, Table, learning_curves, lines, mean_of_curves, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
@@ -116,14 +117,24 @@ def _norms_envs(request: Request) -> tuple[str, ...]:
     return envs_of(request, "ALE/Qbert-v5")
 
 
+# Appendix D: RMSProp needs steps 20 times as large from batches of 64 to 1,024; Adam the same for all.
+_STEP_SIZES = {
+    "adam": {64: 4.2e-4, 256: 4.2e-4, 1024: 4.2e-4},
+    "rmsprop": {64: 2.5e-4, 256: 1e-3, 1024: 5e-3},
+}
+# Of RMSProp with the smallest batch, those that are slightly too low and slightly too high in the paper.
+_TOO_SMALL, _TOO_LARGE = "too small", "too large"
+_OTHER_STEP_SIZES = {_TOO_SMALL: 1e-4, _TOO_LARGE: 5e-4}
+
+
 def _norms(request: Request) -> list[Training]:
-    sizes = (64, 256, 1024)
     jobs = []
     for env in _norms_envs(request):
-        for optimiser in ("adam", "rmsprop"):
-            for batch in sizes:
-                # Appendix D: RMSProp needs steps 20 times as large from batches of 64 to 1,024; Adam the same for all.
-                rate = 4.2e-4 if optimiser == "adam" else {64: 2.5e-4, 256: 1e-3, 1024: 5e-3}[batch]
+        for optimiser, of_batch in _STEP_SIZES.items():
+            rates = [("", batch, rate) for batch, rate in of_batch.items()]
+            if optimiser == "rmsprop":
+                rates += [(f"{name}: ", min(of_batch), rate) for name, rate in _OTHER_STEP_SIZES.items()]
+            for name, batch, rate in rates:
                 settings = _settings(request, env, batch) | {
                     "optimiser": optimiser,
                     "learning_rate": rate,
@@ -132,7 +143,7 @@ def _norms(request: Request) -> list[Training]:
                 }
                 jobs += seeded(
                     request,
-                    group=f"batch {batch}, step size {rate:g}",
+                    group=f"{name}batch {batch}, step size {rate:g}",
                     recipe="c51",
                     env=env,
                     settings=settings,
@@ -156,8 +167,12 @@ def _draw_norms(results: Results) -> Exhibit:
             for weight in _drawn_layers(runs[0].layers):
                 name = f"norms/{quantity}/{weight}"
                 curves = [run.metric_curve(name) for run in runs]
-                panels.setdefault(f"{chart}, {weight}", {})[group] = mean_of_curves(curves)
-        caption = f"L2 norms during the run, mean of {counted(seeds, 'seed', 'seeds')}: {vertical}."
+                line = dataclasses.replace(mean_of_curves(curves), is_dashed=bool(_name_of(group)))
+                panels.setdefault(f"{chart}, {weight}", {})[group] = line
+        caption = (
+            f"L2 norms during the run, mean of {counted(seeds, 'seed', 'seeds')}: {vertical}. Dashed: step sizes that "
+            "are too small or too large in the paper."
+        )
         drawings.append(lines(f"Norms - {quantity}", caption, panels, "agent steps", vertical))
     return Exhibit(_say_norms(results), drawings, [scores_table(results), _norms_table(results)])
 
@@ -198,9 +213,18 @@ def _gradient(run: FinishedRun) -> float:
     return run.metric("norms/gradient")
 
 
+def _name_of(group: str) -> str:
+    """Returns what a group's step size is in the paper, too small or too large; "" of all others."""
+    return next((name for name in _OTHER_STEP_SIZES if group.startswith(name)), "")
+
+
 def _say_norms(results: Results) -> str:
     here, verdicts = [], {}
-    for chart, groups in results.charts().items():
+    for chart, of_chart in results.charts().items():
+        groups = {group: runs for group, runs in of_chart.items() if not _name_of(group)}
+        others = {name: runs for group, runs in of_chart.items() if (name := _name_of(group))}
+        if not groups:
+            continue
         ordered = by_x(groups)
         first, last = ordered[0], ordered[-1]
         # Seed by seed: the largest norm of the weights over the smallest, the gradient's of large batches over small.
@@ -211,6 +235,17 @@ def _say_norms(results: Results) -> str:
             f"{chart}, batches of {sizes}: the largest norm of all weights at the end is {spread} times the smallest, "
             f"and the gradient's mean norm with the largest batch {gradient} times that with the smallest"
         )
+        for name, judge in ((_TOO_SMALL, at_most), (_TOO_LARGE, at_least)):
+            if name in others and first[0].job.x == others[name][0].job.x:
+                times = ratio(
+                    _by_seed([first, others[name]], _last_weights, lambda norms: norms[1] / norms[0])
+                )
+                rate = others[name][0].job.settings["learning_rate"]
+                here.append(
+                    f"with batches of {first[0].job.x:g} the norm of all weights is {times} times as large at a step "
+                    f"size of {rate:g}"
+                )
+                verdicts[f"a step size that is {name} on {others[name][0].job.env}"] = judge(times, 1.0)
         if first is last:
             continue
         verdicts[f"the weights of {chart}"] = at_most(spread, _TIGHT)
@@ -218,7 +253,8 @@ def _say_norms(results: Results) -> str:
     return comparison(
         "; ".join(here),
         "The paper finds the norms of weights close together for all batch sizes (here: within a quarter), by Adam at "
-        "one step size and by RMSProp at one for each, and smaller gradients with larger batches",
+        "one step size and by RMSProp at one for each, smaller gradients with larger batches, and by RMSProp "
+        "small norms of weights at a step size that is too small and large ones at one that is too large",
         verdicts,
     )
 
@@ -254,8 +290,12 @@ NORMS = Experiment(
         *_differs(request),
         *_layers_differ(request),
         "The norms in words and in the table are those of all parameters as one vector.",
-        "No step sizes of RMSProp that are too small or too large.",
+        *(
+            ["The step sizes are the paper's, and need not be too small or too large here."]
+            if request.is_small
+            else []
+        ),
     ],
     seeds=(3, 2),
-    hours=0.13,
+    hours=0.18,
 )

@@ -25,8 +25,12 @@ _LINES = {
 _LIMIT = "harmonic limit"
 _FREE, _BARRIER = "free", "a barrier every 5 steps"
 _AT_ONCE, _WAIT = "mid-batch", "wait"
-# 29.6 / 31.9 and 35.8 / 38.4 of table 3; 0.95 and 0.97 at its other numbers of simulators.
-_BARRIER_KEEPS = 0.93
+# Table 3: thousands of steps per second by simulators per core, of all the GPUs of a DGX-1, in its 32 processes.
+_PAPER = {
+    _BARRIER: {2: 29.6, 4: 33.0, 8: 35.7, 16: 35.8},
+    _FREE: {2: 31.9, 4: 34.7, 8: 36.7, 16: 38.4},
+}
+_BARRIER_KEEPS = 0.93  # 29.6 / 31.9 and 35.8 / 38.4; 0.95 and 0.97 at its other numbers of simulators
 # Lines of one chart that are compared, the name of what differs, and what the first must have of the second's speed.
 _COMPARED = (
     (_BARRIER, _FREE, "the barrier", _BARRIER_KEEPS),
@@ -81,7 +85,7 @@ def _draw(results: Results) -> Exhibit:
             limits = of_chart.get(_LIMIT, {}) if label == "sampling" else {}
             shares = [f"{points[count] / limits[count]:.2f}" if count in limits else "" for count in x]
             rows += [
-                (chart, label, f"{count:g}", number(points[count]), share)
+                (chart, label, f"{count:g}", number(points[count]), share, _papers(label, count))
                 for count, share in zip(x, shares, strict=True)
             ]
             best = max(best, *points.values()) if style == "-" else best
@@ -96,9 +100,32 @@ def _draw(results: Results) -> Exhibit:
         "simulators per process",
         "steps per second, of all processes",
         "share of the limit",
+        "the paper's, of 8 GPUs",
     )
     drawing = Drawing("Sampling speed", "Agent steps per second and process.", figure)
-    return Exhibit(_says(lines, best), [drawing], [Table("Steps per second", header, rows)])
+    table = Table("Steps per second", header, rows, _caption(lines))
+    return Exhibit(_says(lines, best), [drawing], [table])
+
+
+def _papers(label: str, count: float) -> str:
+    """Returns the paper's steps per second at a number of simulators per process; "" where it has none."""
+    thousands = _PAPER.get(label, {}).get(int(count))
+    return "" if thousands is None else number(1_000 * thousands)
+
+
+def _caption(lines: Lines) -> str:
+    """Returns what the barrier leaves at each number of simulators, in the paper and here."""
+    papers = [f"{_PAPER[_BARRIER][count] / free:.2f}" for count, free in _PAPER[_FREE].items()]
+    counts = ", ".join(map(str, _PAPER[_FREE]))
+    text = (
+        "The paper's: table 3, on a DGX-1 with A3C-Net and Breakout, by simulators per core. There the barrier leaves "
+        f"{', '.join(papers)} of the speed with {counts} simulators per core"
+    )
+    for chart, of_chart in lines.items():
+        barrier, free = of_chart.get(_BARRIER, {}), of_chart.get(_FREE, {})
+        if shares := [f"{barrier[x] / free[x]:.2f} with {x:g}" for x in sorted(barrier.keys() & free.keys())]:
+            text += f"; here, in {chart}, {', '.join(shares)}"
+    return f"{text}."
 
 
 def _lines(results: Results) -> Lines:
@@ -162,7 +189,8 @@ SAMPLING = Experiment(
     differs=lambda request: [
         "Inference on this machine's cores instead of a GPU: simulation and inference share the cores.",
         "Samplers that run free of each other, or wait for each other at a barrier, have a core each and no GPU.",
-        "Not drawn: spare simulators, which veldt does not have (docs/benchmarks.md says what they would gain).",
+        "Not drawn: spare simulators, which veldt does not have. By the model in docs/benchmarks.md (Resets) they "
+        "would gain at most 1% on Atari over resets that wait for the learner.",
     ],
     seeds=(1, 1),
     repeats=False,

@@ -32,7 +32,7 @@ from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Line, learning_curves, number
 from veldt.experiments.planning.games import env_of_atari_game
 from veldt.experiments.results import Results
-from veldt.formatting import counted
+from veldt.formatting import count, counted
 from veldt.report import statistics
 from veldt.report.published import published_curve
 
@@ -57,8 +57,7 @@ _GAMES = (
 
 
 def _jobs(request: Request) -> list[Training]:
-    games = ("Pong", "Breakout") if request.is_small else tuple(_GAMES.split())
-    envs = request.envs(*(f"ALE/{game}-v5" for game in games))
+    envs = _envs(request)
     configurations = _configurations(request)
     lengths = {recipe: _length(request, recipe, envs[0]) for recipe in configurations.values()}
     jobs = []
@@ -68,6 +67,11 @@ def _jobs(request: Request) -> list[Training]:
             settings = {**ALONE, **lengths[recipe]}
             jobs += seeded(request, group=label, recipe=recipe, env=env, settings=settings, cores=cores)
     return jobs
+
+
+def _envs(request: Request) -> tuple[str, ...]:
+    games = ("Pong", "Breakout") if request.is_small else tuple(_GAMES.split())
+    return request.envs(*(f"ALE/{game}-v5" for game in games))
 
 
 def _length(request: Request, recipe: str, env: str) -> dict[str, Any]:
@@ -173,6 +177,10 @@ def _differs(request: Request) -> list[str]:
         sentences.append(f"{_SMALL_STEPS:,} steps, of which little is learned.")
     elif not request.recipes:
         sentences.append("Gorila is trained with 8 learners on one machine instead of 100.")
+    steps = {recipe: _length(request, recipe, _envs(request)[0])["steps"] for recipe in request.recipes}
+    if len(set(steps.values())) > 1:
+        lengths = ", ".join(f"{recipe} {count(each)}" for recipe, each in steps.items())
+        sentences.append(f"The recipes are compared after different numbers of steps: {lengths}.")
     evaluation = f" (of {_SMALL_EVALUATION:,} steps)" if request.is_small else ""
     return [
         *sentences,
