@@ -16,21 +16,30 @@ from veldt.learning.diagnostics import Diagnostics
 from veldt.networks.flat import FlatParameters
 from veldt.tracking.metrics import read_metrics
 
-RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "ppo": ("ppo", SMALL),
-    "dqn": ("dqn", SMALL_REPLAYED),
-    "rainbow with noisy layers": ("rainbow", SMALL_REPLAYED | {"noisy": True}),
+CART, BOX = "CartPole-v1", "environments:bounded_box"
+ROLLOUTS: dict[str, Any] = {
+    name: SMALL[name] for name in ("num_envs", "hidden", "threads", "precision", "device", "log_every")
+}
+RECURRENT: dict[str, Any] = ROLLOUTS | {"horizon": 5, "lstm": 8, "shared": True}
+RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "ppo": ("ppo", CART, SMALL),
+    "dqn": ("dqn", CART, SMALL_REPLAYED),
+    "rainbow with noisy layers": ("rainbow", CART, SMALL_REPLAYED | {"noisy": True}),
+    "ddpg": ("ddpg", BOX, SMALL_REPLAYED | {"target_update_interval": 0}),
+    "a2c with an LSTM": ("a2c", CART, RECURRENT),
+    "two learners of a2c with an LSTM": ("a2c", CART, RECURRENT | {"learners": 2}),
+    "two learners of dqn": ("dqn", CART, SMALL_REPLAYED | {"learners": 2}),
 }
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_they_change_no_bit(name: str, tmp_path: Path) -> None:
-    recipe, settings = RUNS[name]
+    recipe, env, settings = RUNS[name]
     made = {}
     for measured in (False, True):
         run = veldt.train(
             recipe,
-            env="CartPole-v1",
+            env=env,
             run_dir=tmp_path / f"{measured}",
             quiet=True,
             steps=640,

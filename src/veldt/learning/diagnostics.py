@@ -31,7 +31,7 @@ class Diagnostics:
         self._half_P: Tensor | None = None
         self._before_P: Tensor | None = None
 
-    def before_backward(self, batch: Any, backward: Callable[[Any], None]) -> None:
+    def before_backward(self, batch: Any, backward: Callable[[Any], object]) -> None:
         """Keeps the gradient of half of the batch; `backward` computes that of what it gets.
 
         Raises UsageError for a batch of the user's own that cannot say what its half is.
@@ -56,7 +56,7 @@ class Diagnostics:
             buffer.copy_(value)
 
     def after_backward(self) -> dict[str, Tensor]:
-        """Returns the metrics of the gradient, before it is clipped."""
+        """Returns the metrics of the gradient, that of all learners of the batch, before it is clipped."""
         gradient_P, metrics = self._parameters.gradient, {}
         if self._half_P is not None:
             metrics[COSINE] = torch.cosine_similarity(gradient_P, self._half_P, dim=0)
