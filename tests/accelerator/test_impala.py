@@ -90,6 +90,23 @@ def test_the_values_are_the_cpus(name: str, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("name", ["a discrete action", "an LSTM", "a replay of unrolls"])
+def test_norms_and_cosines_change_no_bit(name: str, measured: list[dict[str, torch.Tensor]]) -> None:
+    plain, logged = Roles(name, "cpu"), Roles(name, "cpu", log_norms=True, log_saturation=True)
+    try:
+        for each in (plain, logged):
+            each.play(5)
+        assert logged.learner._learner.updates == plain.learner._learner.updates == len(measured) >= 5
+        assert logged.learner._metrics._counts["train/gradient_cosine"] == len(measured)
+        one, two = plain.values(), logged.values()
+        assert one.keys() == two.keys()
+        for key, value in one.items():
+            np.testing.assert_array_equal(two[key], value, key)
+    finally:
+        plain.close()
+        logged.close()
+
+
+@pytest.mark.parametrize("name", ["a discrete action", "an LSTM", "a replay of unrolls"])
 def test_an_update_waits_for_nothing_and_has_static_shapes(
     name: str, device: torch.device, traffic_of: Callable[[type, str], list[Traffic]]
 ) -> None:

@@ -16,21 +16,30 @@ from veldt.learning.diagnostics import Diagnostics
 from veldt.networks.flat import FlatParameters
 from veldt.tracking.metrics import read_metrics
 
-RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "ppo": ("ppo", SMALL),
-    "dqn": ("dqn", SMALL_REPLAYED),
-    "rainbow with noisy layers": ("rainbow", SMALL_REPLAYED | {"noisy": True}),
+CART, BOX = "CartPole-v1", "environments:bounded_box"
+ROLLOUTS: dict[str, Any] = {
+    name: SMALL[name] for name in ("num_envs", "hidden", "threads", "precision", "device", "log_every")
+}
+RECURRENT: dict[str, Any] = ROLLOUTS | {"horizon": 5, "lstm": 8, "shared": True}
+RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "ppo": ("ppo", CART, SMALL),
+    "dqn": ("dqn", CART, SMALL_REPLAYED),
+    "rainbow with noisy layers": ("rainbow", CART, SMALL_REPLAYED | {"noisy": True}),
+    "ddpg": ("ddpg", BOX, SMALL_REPLAYED | {"target_update_interval": 0}),
+    "a2c with an LSTM": ("a2c", CART, RECURRENT),
+    "two learners of a2c with an LSTM": ("a2c", CART, RECURRENT | {"learners": 2}),
+    "two learners of dqn": ("dqn", CART, SMALL_REPLAYED | {"learners": 2}),
 }
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_they_change_no_bit(name: str, tmp_path: Path) -> None:
-    recipe, settings = RUNS[name]
+    recipe, env, settings = RUNS[name]
     made = {}
     for measured in (False, True):
         run = veldt.train(
             recipe,
-            env="CartPole-v1",
+            env=env,
             run_dir=tmp_path / f"{measured}",
             quiet=True,
             steps=640,
@@ -71,16 +80,21 @@ def test_norms_and_cosine_of_one_update() -> None:
 @pytest.mark.parametrize(
     ("recipe", "settings", "said"),
     [
-        ("impala", {}, "vtrace learns from whole unrolls"),
         (
-            "a2c",
-            {"lstm": 8, "shared": True},
-            "--lstm is 8, which keeps the steps of a rollout in their order",
+            "impala",
+            {"num_envs": 1, "actors": 1, "unrolls": 1},
+            "of one rollout, whose steps stay in their order",
         ),
+        ("impala", {"num_envs": 2, "actors": 2, "unrolls": 2, "learners": 2}, "of one rollout"),
+        ("ga3c", {"algorithm": "vtrace", "num_envs": 2, "group_rollouts": False}, "of one rollout"),
+        ("a3c", {"lstm": 8, "shared": True, "num_envs": 2, "learners": 2}, "of one rollout"),
+        ("dqn", {"batch_size": 1}, "of one step"),
+        ("a2c", {"num_envs": 2, "learners": 2, "horizon": 1}, "of one step"),
     ],
 )
-def test_batches_that_cannot_be_divided_are_refused(
+def test_batches_that_have_no_half_are_refused(
     recipe: str, settings: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=f"--log-saturation needs batches that can be divided, and {said}"):
+    with pytest.raises(UsageError, match=f"a batch with these settings is {said}.*, so that it has no half"):
         veldt.train(recipe, env="CartPole-v1", run_dir=tmp_path / "run", log_saturation=True, **settings)
+    assert not (tmp_path / "run").exists()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
+import torch
 from torch import Tensor
 
 from veldt.networks.precision import Forward
@@ -37,6 +38,29 @@ class RecurrentRollout:
     first_BM: Tensor
     begins_SB: Tensor
     last_BM: Tensor | None = None
+
+    def half(self) -> RecurrentRollout:
+        """Returns the states of every second env."""
+        last_BM = None if self.last_BM is None else self.last_BM[::2]
+        return RecurrentRollout(self.first_BM[::2], self.begins_SB[:, ::2], last_BM)
+
+
+class _EverySecondEnv:
+    """The observations of every second env of a rollout with T steps of B envs; see `Observations`.
+
+    `row_N`, int64 [N], are their rows in the whole rollout.
+    """
+
+    def __init__(self, whole: Observations, steps: int, width: int, device: torch.device) -> None:
+        self._whole = whole
+        self.row_N = torch.arange(steps * width, device=device).view(steps, width)[:, ::2].flatten()
+
+    def rows(self, index_N: Tensor | None) -> Observation:
+        return self._whole.rows(self.row_N if index_N is None else self.row_N[index_N])
+
+    def last(self) -> Observation:
+        last = self._whole.last()
+        return {name: each[::2] for name, each in last.items()} if isinstance(last, dict) else last[::2]
 
 
 def unroll_forward(forward: Forward, recurrent: RecurrentRollout | None) -> Forward:
@@ -77,6 +101,26 @@ class Rollout:
     extras: Mapping[str, Tensor]  # what `act` returned besides actions
     recurrent: RecurrentRollout | None = None  # recurrent states, if the network has an LSTM
 
+    def half(self) -> Rollout | None:
+        """Returns the rollout of every second env; None where there is one env only."""
+        steps, width = self.reward.shape
+        if width == 1:
+            return None
+        others = ("observations", "extras", "recurrent")
+        names = [field.name for field in dataclasses.fields(self) if field.name not in others]
+        return dataclasses.replace(
+            self,
+            observations=_EverySecondEnv(self.observations, steps, width, self.reward.device),
+            extras={name: _every_second_env(extra) for name, extra in self.extras.items()},
+            recurrent=self.recurrent and self.recurrent.half(),
+            **{name: _every_second_env(getattr(self, name)) for name in names},
+        )
+
+
+def _every_second_env(tensor: Tensor) -> Tensor:
+    """Of [T, B, ...]; as whole rollouts are, it is contiguous."""
+    return tensor[:, ::2].contiguous()
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -116,6 +160,28 @@ class Batch:
         for number, rows_M in enumerate(self.rows.tensor_split(parts)):
             columns = {name: each[number] for name, each in slices.items()}
             yield dataclasses.replace(self, rows=rows_M, recurrent=None, **columns)
+
+    def half(self) -> Self | None:
+        """Returns half of the rows, or the rows of half of the envs, where a recurrent network needs these in order.
+
+        None where there is one row, or one env, only.
+        """
+        if self.rows is not None:
+            return next(self.split(2)) if len(self.rows) > 1 else None
+        if self.recurrent is None:
+            # In the order of all T B rows envs alternate.
+            every_second_M = torch.arange(0, len(self.action), 2, device=self.action.device)
+            return self.select(every_second_M) if len(self.action) > 1 else None
+        width = len(self.recurrent.first_BM)
+        if width == 1:
+            return None
+        observations = _EverySecondEnv(
+            self.observations, len(self.action) // width, width, self.action.device
+        )
+        columns = {name: column[observations.row_N] for name, column in self._columns().items()}
+        return dataclasses.replace(
+            self, observations=observations, recurrent=self.recurrent.half(), **columns
+        )
 
     def _columns(self) -> dict[str, Any]:
         names = {field.name for field in dataclasses.fields(self)} - {"observations", "rows", "recurrent"}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,6 +36,10 @@ class Transitions:
     noise: Tensor
     row_noise: Tensor = field(default_factory=_none)
 
+    def half(self) -> Transitions | None:
+        """Returns the first half of the rows; None where there is one row only."""
+        return _half(self)
+
 
 @dataclass(frozen=True)
 class QLearningBatch:
@@ -50,6 +55,10 @@ class QLearningBatch:
     noise: Tensor
     row_noise: Tensor = field(default_factory=_none)
 
+    def half(self) -> QLearningBatch | None:
+        """Returns the first half of the rows; None where there is one row only."""
+        return _half(self)
+
     @classmethod
     def of(cls, transitions: Transitions, target: Tensor) -> Self:
         """Returns the rows of `transitions`, with their targets."""
@@ -61,3 +70,21 @@ class QLearningBatch:
             transitions.noise[:1],
             transitions.row_noise,
         )
+
+
+_Batch = TypeVar("_Batch", Transitions, QLearningBatch)
+
+
+def _half(batch: _Batch) -> _Batch | None:
+    rows = len(batch.action)
+    if rows == 1:
+        return None
+    # The noise of noisy layers is for all rows together.
+    names = [each.name for each in dataclasses.fields(batch) if each.name != "noise"]
+    halved: dict[str, Any] = {name: _first(rows // 2, getattr(batch, name)) for name in names}
+    return dataclasses.replace(batch, **halved)
+
+
+def _first(count: int, value: Any) -> Any:
+    """Of an observation or a tensor; one without rows stays as it is."""
+    return {name: each[:count] for name, each in value.items()} if isinstance(value, dict) else value[:count]

@@ -101,6 +101,9 @@ class Ga3cConfig(RolesConfig):
     def with_acting_processes(self, envs: int, cores: int) -> Ga3cConfig:
         return dataclasses.replace(self, agent_processes=self.agent_processes or even_share(envs, cores))
 
+    def rollouts_of_update(self, envs: int) -> int:
+        return envs if self.group_rollouts else 1
+
     @property
     def has_acting_processes(self) -> bool:
         return True

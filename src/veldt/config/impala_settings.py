@@ -52,6 +52,9 @@ class ImpalaConfig(ActorsConfig):
         least = self._at_once(envs)
         return -(-(self.unrolls or envs) // least) * least
 
+    def rollouts_of_update(self, envs: int) -> int:
+        return self.batch_unrolls(envs) // self.learners
+
     def drawn_slots(self, envs: int) -> int:
         """Returns the slots of a learner's batch that are sampled from slots that it learned from before."""
         return round(self.replay_share * self._batch_slots(envs))

@@ -66,6 +66,10 @@ class RolesConfig:
         fewer if so many envs cannot be divided evenly among them."""
         return self
 
+    def rollouts_of_update(self, envs: int) -> int:
+        """Returns the number of rollouts, each of one env, that an update of a learner has side by side, at most."""
+        return envs // self.learners
+
     @property
     def has_acting_processes(self) -> bool:
         """Whether processes of their own act, which have the envs."""

@@ -128,7 +128,7 @@ class RunConfig:
     """Log the L2 norms of the weights, the gradient and the step of each parameter (norms/...)."""
     log_saturation: bool = False
     """Log the cosine of the gradients of each batch and of half of it (train/gradient_cosine), which costs half an
-    update more; not for V-trace, nor with a recurrent network."""
+    update more. Half a batch is half of its rows; with V-trace or a recurrent network half of its rollouts."""
     callback: str | None = None
     """A callback of your own as module:function, which is called with the run's directory (several with commas)."""
     evaluate_every: Annotated[int, Unit("steps")] = 0

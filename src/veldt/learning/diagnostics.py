@@ -5,15 +5,13 @@ They only read what an update computes, so that they change no bit of training.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from veldt.algorithms.rollout import Batch
-from veldt.algorithms.transitions import QLearningBatch, Transitions
+from veldt.errors import UsageError
 from veldt.networks.flat import FlatParameters
 
 COSINE = "train/gradient_cosine"
@@ -33,9 +31,20 @@ class Diagnostics:
         self._half_P: Tensor | None = None
         self._before_P: Tensor | None = None
 
-    def before_backward(self, batch: Any, backward: Callable[[Any], None]) -> None:
-        """Keeps the gradient of half of the batch; `backward` computes that of what it gets."""
-        if not self._saturation or (half := half_of(batch)) is None:
+    def before_backward(self, batch: Any, backward: Callable[[Any], object]) -> None:
+        """Keeps the gradient of half of the batch; `backward` computes that of what it gets.
+
+        Raises UsageError for a batch of the user's own that cannot say what its half is.
+        """
+        if not self._saturation:
+            return
+        if not hasattr(batch, "half"):
+            raise UsageError(
+                f"--log-saturation is on, and the batches of this algorithm are of the type {type(batch).__name__}, "
+                "which has no method half: give it one that returns a batch of half of the rows, or None where there "
+                "is only one; or leave --log-saturation out"
+            )
+        if (half := batch.half()) is None:
             return
         gradient_P, buffers = self._parameters.gradient, self._parameters.buffers()
         # Such as the running mean of a user's batch normalisation.
@@ -47,7 +56,7 @@ class Diagnostics:
             buffer.copy_(value)
 
     def after_backward(self) -> dict[str, Tensor]:
-        """Returns the metrics of the gradient, before it is clipped."""
+        """Returns the metrics of the gradient, that of all learners of the batch, before it is clipped."""
         gradient_P, metrics = self._parameters.gradient, {}
         if self._half_P is not None:
             metrics[COSINE] = torch.cosine_similarity(gradient_P, self._half_P, dim=0)
@@ -70,26 +79,3 @@ class Diagnostics:
         parts = self._parameters.split(vector_P)
         norms = {f"norms/{quantity}/{name}": torch.linalg.vector_norm(part) for name, part in parts.items()}
         return {f"norms/{quantity}": torch.linalg.vector_norm(vector_P), **norms}
-
-
-def half_of(batch: Any) -> Any:
-    """Returns half of a batch's rows; None where a batch cannot be divided."""
-    if isinstance(batch, Batch):
-        if batch.recurrent is not None:
-            return None
-        if batch.rows is not None:
-            return next(iter(batch.split(2)))
-        # Every second row of all T B rows, in whose order envs alternate.
-        return batch.select(torch.arange(0, len(batch.action), 2, device=batch.action.device))
-    if isinstance(batch, QLearningBatch | Transitions):
-        rows = len(batch.action)
-        fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
-        return type(batch)(**{name: _first_half(value, rows, name) for name, value in fields.items()})
-    return None
-
-
-def _first_half(value: Any, rows: int, name: str) -> Any:
-    if isinstance(value, dict):
-        return {key: part[: rows // 2] for key, part in value.items()}
-    # The noise of noisy layers is for all rows together.
-    return value if name == "noise" or len(value) != rows else value[: rows // 2]

@@ -86,15 +86,10 @@ class Learner:
         """
         before = self.version
         due = self._groups.due(self._updates + 1)
-        self._diagnostics.before_backward(
-            batch,
-            lambda half: self._backward(self._loss(half, progress, due), due),
-        )
-        loss = self._loss(batch, progress, due)
-        self._backward(loss, due)
+        self._diagnostics.before_backward(batch, lambda half: self._reduced_gradient(half, progress, due))
+        loss = self._reduced_gradient(batch, progress, due)
         measured = self._diagnostics.after_backward()
         gradient_P = self._parameters.gradient
-        self._edge.reduce(gradient_P, loss.rows)
         norm = clip_by_norm(gradient_P, self._algorithm.max_grad_norm)
         self._groups.clip(gradient_P)
         metrics = {**loss.metrics, "train/loss": loss.total.detach(), "train/grad_norm": norm}
@@ -106,8 +101,12 @@ class Learner:
         self._move_targets()
         return loss._replace(metrics=loss.metrics | self._diagnostics.after_update())
 
-    def _loss(self, batch: Any, progress: float, due: Sequence[str]) -> Loss:
-        return checked_loss(self._algorithm.losses(self._forward, batch, progress, due), self._algorithm)
+    def _reduced_gradient(self, batch: Any, progress: float, due: Sequence[str]) -> Loss:
+        """Computes the gradient of a batch, of which each of the learners at the edge has a part."""
+        loss = checked_loss(self._algorithm.losses(self._forward, batch, progress, due), self._algorithm)
+        self._backward(loss, due)
+        self._edge.reduce(self._parameters.gradient, loss.rows)
+        return loss
 
     def _backward(self, loss: Loss, due: Sequence[str]) -> None:
         try:

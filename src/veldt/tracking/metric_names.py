@@ -94,7 +94,7 @@ _TIME = (
         "Rollouts, of `--horizon` steps of one agent each, that trainers took from the training queue. With "
         "`--no-group-rollouts` each is an update, and `time/updates_per_second` beside it is GA3C's TPS; otherwise an "
         "update takes several, `system/training_batch_size`. The tuner maximises the former rate there, this one here. "
-        "Over the last `--log-every` seconds, as are all metrics of `ga3c`'s queues.",
+        "Over the last `--log-every` seconds before the model's newest message, as are all metrics of `ga3c`'s queues.",
         _GA3C,
     ),
     Metric(

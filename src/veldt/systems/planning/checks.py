@@ -15,7 +15,6 @@ from typing import Any
 from veldt.agent import make_network
 from veldt.algorithms.base import OffPolicy, OnPolicy
 from veldt.algorithms.capabilities import OFF_POLICY_CORRECTED
-from veldt.algorithms.registry import ALGORITHMS
 from veldt.algorithms.schedule_settings import try_functions
 from veldt.config.run_code import own_names
 from veldt.config.run_request import RunRequest
@@ -28,6 +27,7 @@ from veldt.learning.optimiser import GroupedRule
 from veldt.learning.targets import check_target_networks
 from veldt.networks.flat import FlatParameters
 from veldt.networks.normaliser import is_normalised
+from veldt.networks.recurrent import recurrent_size_of
 from veldt.networks.torsos import MLP
 from veldt.replay.settings import is_compressed
 from veldt.runtime.devices import num_accelerators
@@ -70,20 +70,7 @@ def check_request(request: RunRequest, cluster: str | None) -> None:
         raise UsageError(
             f"--cuda-graphs is on, and {config.recipe} cannot use CUDA graphs: {why}; leave it out, or take --compile"
         )
-    if config.run.log_saturation:
-        _check_saturation(config)
     try_functions(config.learn)
-
-
-def _check_saturation(config: TrainConfig) -> None:
-    """Raises UsageError where a batch cannot be divided into two halves."""
-    if OFF_POLICY_CORRECTED in ALGORITHMS.find(config.algorithm).capabilities:
-        why = f"{config.algorithm} learns from whole unrolls"
-    elif config.network.recurrent:
-        why = f"{config.network.recurrent}, which keeps the steps of a rollout in their order"
-    else:
-        return
-    raise UsageError(f"--log-saturation needs batches that can be divided, and {why}: leave it out")
 
 
 def check_plan(
@@ -115,6 +102,8 @@ def check_plan(
             )
     if config.roles.learners > 1:
         run_plan.shared_parameters()  # raises an error for a network that cannot be shared
+    if config.run.log_saturation:
+        _check_halves(run_plan)
     roles = run_plan.graph().roles  # raises an error for parts that do not fit together
     if config.in_one_process and (len(roles) > 1 or len(roles[0].plans) > 1):
         raise UsageError(
@@ -160,6 +149,24 @@ def _check_network(run_plan: RunPlan) -> None:
     check_target_networks(algorithm.target_networks, parameters.names)
     rule = GroupedRule(algorithm.groups, parameters)
     rule.rates(list(rule.members), 0.0, 0.0)
+
+
+def _check_halves(run_plan: RunPlan) -> None:
+    """Raises UsageError where a batch has no half, of whose gradient --log-saturation could take the cosine."""
+    config, algorithm = run_plan.config, run_plan.algorithm()
+    learns_in_order = OFF_POLICY_CORRECTED in algorithm.capabilities
+    if learns_in_order or recurrent_size_of(run_plan.network()[0]):
+        size, each = (
+            config.roles.rollouts_of_update(config.envs.num_envs),
+            "rollout, whose steps stay in their order",
+        )
+    else:
+        size, each = run_plan.update_rows, "step"
+    if size < 2:
+        raise UsageError(
+            f"--log-saturation is on, and a batch with these settings is of one {each}, so that it has no half: take "
+            "larger batches, or leave it out"
+        )
 
 
 def _refuse_unread(request: RunRequest) -> None:
