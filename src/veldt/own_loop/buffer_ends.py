@@ -50,7 +50,7 @@ class BufferAdder:
         are asked to end is not added.
 
         Args:
-            priority: its first one, 0 or more; None: the largest so far.
+            priority: its first one, 0 or more; None: the largest so far of its shard.
             row: an array, tensor, number or list for each name of the buffer's `row`: of its shape, with a dtype that
                 can be converted without a change of kind. Integers may be of any type whose values fit.
 
