@@ -1,7 +1,7 @@
 """Does a recipe stay solved? Trains on past the moment of success, and writes the table of docs/benchmarks.md.
 
-    python benchmarks/stays_solved.py ppo dqn              # CartPole-v1, 300,000 steps, seeds 1 to 5, one after the other
-    python benchmarks/stays_solved.py --at-once 2 c51      # runs side by side
+    python benchmarks/stays_solved.py ppo dqn            # CartPole-v1, 300,000 steps, seeds 1 to 5
+    python benchmarks/stays_solved.py --at-once 2 c51    # runs side by side
     python benchmarks/stays_solved.py --env Acrobot-v1 --score -100 ppo
 
 A recipe has solved the environment at the step where the mean return of its last 100 episodes reaches the score; what
