@@ -74,13 +74,6 @@ def test_a_crash_has_its_stack(end: str, name: str) -> None:
     [
         ("os.abort()", 1, f"{NAME} ended its process in step 40: the process crashed in native code", True),
         ("os.abort()", 0, "its process crashed in native code", False),
-        (
-            "os._exit(3)",
-            1,
-            f"its process died while it ran {NAME}, in step 40: killed by hand, by the system for lack of memory, or "
-            "ended by that code",
-            False,
-        ),
     ],
 )
 def test_the_failure_of_a_role(end: str, busy: int, error: str, is_final: bool) -> None:
@@ -91,6 +84,23 @@ def test_the_failure_of_a_role(end: str, busy: int, error: str, is_final: bool) 
     failure = handle.failure()
     assert (failure.error, failure.is_final) == (error, is_final)
     assert ("in <module>" in failure.details) == (end == "os.abort()")
+    handle._process.record.close()
+
+
+def test_the_code_that_may_have_ended_a_role() -> None:
+    handle: Any = process_handle.RayProcessHandle(0, 0, None, Mock())
+    handle._process, handle._died = SimpleNamespace(record=left_by("os._exit(3)")), "was lost with its node"
+    assert handle.cause_of_death() == "was lost with its node" and handle.suspect() == ""
+    handle._died = process_handle._UNKNOWN
+    assert handle.failure() is None
+    assert handle.cause_of_death() == (
+        f"died while it ran {NAME}, in step 40 (killed by hand, by the system for lack of memory, or ended by that "
+        "code)"
+    )
+    assert handle.suspect() == "", "an episode had ended before"
+    handle._process.record.close()
+    handle._process = SimpleNamespace(record=left_by("record.episodes[1, 1] = 0; os._exit(3)"))
+    assert handle.suspect() == "environment Wheel-v0"
     handle._process.record.close()
 
 

@@ -129,10 +129,26 @@ def test_nested_activities(memory: mmap.mmap) -> None:
     outer.busy[0] = 1
     with activity.running("environment b"):
         doing = activity.last(memory)
-        assert doing == activity.Doing("environment b", "when it was made", False, True)
+        assert doing == activity.Doing("environment b", "when it was made", False, True, "environment b")
     doing = activity.last(memory)
-    assert doing == activity.Doing("environment a, env 4 (seed 0)", "when it was made", False, True)
+    code = "environment a, env 4 (seed 0)"
+    assert doing == activity.Doing(code, "when it was made", False, True, "environment a")
     outer.close()
+
+
+@pytest.mark.parametrize("began", [0, -3, activity.RESETTING, activity.MAKING])
+def test_code_is_suspected_until_one_of_its_episodes_has_ended(memory: mmap.mmap, began: int) -> None:
+    record = activity.Record("environment a", width=2, first=4)
+    record.busy[0] = 1
+    record.episodes[1] = 0, began
+    record.progress[0], record.progress[2] = 1, 0 if began < -10 else 40
+    doing = activity.last(memory)
+    assert doing is not None and doing.suspect == "environment a"
+    record.progress[2] = 41
+    record.episodes[1, 1] = began if began < -10 else 7
+    doing = activity.last(memory)
+    assert doing is not None and doing.suspect == ""
+    record.close()
 
 
 def test_more_activities_than_fit(memory: mmap.mmap) -> None:

@@ -112,5 +112,9 @@ def test_a_limit_of_cpu_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert how_it_ended(-signal.SIGKILL) == (
         f"was killed by SIGKILL (by hand, by {limit}, or by the system for lack of memory)"
     )
+    assert how_it_ended(-signal.SIGKILL, " while it ran a game") == (
+        f"was killed by SIGKILL while it ran a game (by hand, by {limit}, by the system for lack of memory, or by that "
+        "code)"
+    )
     assert how_it_ended(-signal.SIGXCPU) == f"was killed by SIGXCPU ({limit})"
     assert how_it_ended(-signal.SIGSEGV) == "was killed by SIGSEGV"

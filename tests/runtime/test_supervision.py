@@ -20,7 +20,7 @@ class Played:
 
     def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
         self.says, self.is_alive, self.heartbeats, self.waits = list(says), alive, 0, False
-        self.is_stopped = False
+        self.is_stopped, self.suspected = False, ""
 
     def received(self) -> list[bytes]:
         says, self.says = self.says, []
@@ -31,6 +31,9 @@ class Played:
 
     def failure(self) -> Failed | None:
         return None
+
+    def suspect(self) -> str:
+        return self.suspected
 
     def cause_of_death(self) -> str:
         return "died"
@@ -207,22 +210,29 @@ def test_an_unreadable_message_ends_the_run(message: dict[str, Any], sentence: s
     assert [one.message for one in plays.poll(0.0)] == [Note("after it")]
 
 
-def failures_until_the_end(errors: Sequence[str], *, given: bool = False) -> int:
-    """Returns which failure of an actor ends the run, where each start succeeds; more than all if none does."""
-    lives = [
-        Played([Started(0, 0).to_bytes(), failed(error, is_final=False)], alive=False) for error in errors
-    ]
+def failures_until_the_end(
+    errors: Sequence[str], suspects: Sequence[str] = (), *, given: bool = False
+) -> int:
+    """Returns which failure of an actor ends the run, where each start succeeds; more than all if none does.
+
+    With `suspects`, it dies without an error.
+    """
+    started = Started(0, 0).to_bytes()
+    lives = [Played([started, failed(error, is_final=False)], alive=False) for error in errors]
+    for suspect in suspects:
+        lives.append(Played([started], alive=False))
+        lives[-1].suspected = suspect
     plays = Plays([plan("actor", max_restarts=100, given=given)], lives)
-    for number, (life, error) in enumerate(zip(lives, errors, strict=True)):
+    for number, (life, said) in enumerate(zip(lives, [*errors, *["died"] * len(suspects)], strict=True)):
         if number:
             plays.lives, plays.roles[0].due = [life], 0.0
             plays.poll(0.0)  # starts it
         try:
             plays.poll(0.0)
         except RoleError as final:
-            assert final.is_final and error in str(final)
+            assert final.is_final and said in str(final)
             return number + 1
-    return len(errors) + 1
+    return len(lives) + 1
 
 
 def test_the_same_error_three_times_in_a_row_ends_the_run() -> None:
@@ -230,6 +240,14 @@ def test_the_same_error_three_times_in_a_row_ends_the_run() -> None:
     assert failures_until_the_end(["KeyError: 'a'"] * 10) == 3
     assert failures_until_the_end([f"KeyError: {number % 2}" for number in range(10)]) == 11
     assert failures_until_the_end(["KeyError: 'a'"] * 10, given=True) == 11
+
+
+def test_deaths_in_first_episodes_of_an_environment_count_as_the_same_error() -> None:
+    """Deaths after an episode had ended are those of a role that works, and that something else kills now and then."""
+    assert failures_until_the_end([], ["environment a"] * 10) == 3
+    assert failures_until_the_end([], [""] * 30) == 31
+    assert failures_until_the_end([], ["environment a", "environment a", ""] * 5) == 16
+    assert failures_until_the_end([], ["environment a"] * 10, given=True) == 11
 
 
 def test_a_role_works_if_it_is_not_silent_for_longer_than_before(monkeypatch: pytest.MonkeyPatch) -> None:

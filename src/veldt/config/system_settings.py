@@ -22,8 +22,8 @@ class RolesConfig:
     max_restarts: Annotated[int, Unit("restarts")] = 100
     """How often each process that dies, hangs or is stopped may be restarted before the run ends; synchronous learners
     restart together. Where it is not given, the run also ends after 3 failed starts of a process in a row, the same
-    error of a process 3 times in a row (each within 30 s of its start), or 3 errors of synchronous learners without a
-    new checkpoint."""
+    error of a process, or its death in an environment's first episode, 3 times in a row (each within 30 s of its
+    start), or 3 errors of synchronous learners without a new checkpoint."""
 
     def __post_init__(self) -> None:
         check_values(self)

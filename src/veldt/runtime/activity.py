@@ -53,17 +53,25 @@ class Doing:
         place: where that code was, as the end of one.
         can_be_apart: whether the code could run in env processes instead.
         is_final: whether its end ends the run.
+        suspect: the name of the code, without a number or seed, if no episode of it had ended in this process: then it
+            may end every process that runs it. Else "".
     """
 
     code: str
     place: str
     can_be_apart: bool
     is_final: bool
+    suspect: str
 
     @property
     def what(self) -> str:
         """That the code ended its process, as the beginning of a sentence; worded as in `envs.failures.named`."""
         return f"{self.code} ended its process {self.place}"
+
+    @property
+    def ran(self) -> str:
+        """Where its process was, if it may also have been ended by others: for `endings.how_it_ended`."""
+        return f" while it ran {self.code}, {self.place}"
 
 
 class Record:
@@ -211,9 +219,12 @@ def last(memory: Memory) -> Doing | None:
     seed, began = words[_EPISODES + b], words[_EPISODES + words[_WIDTH] + b]
     number = f", env {words[_FIRST] + b}" if words[_FIRST] >= 0 else ""
     seeded = f" (seed {seed})" if words[_FIRST] >= 0 or (began != MAKING and resets) else ""
-    code = f"{_text(memory, begin + _SUBJECT)}{number}{seeded}"
+    subject = _text(memory, begin + _SUBJECT)
     place = _place(began, steps, _text(memory, begin + _WHEN))
-    return Doing(code, place, bool(words[_APART]), bool(words[_FINAL]))
+    # The first episode begins before the first row; one that is replayed, before that.
+    has_ended_one = (steps if began in _OUTSIDE_OF_STEPS else began) > 0
+    suspect = "" if has_ended_one else subject
+    return Doing(f"{subject}{number}{seeded}", place, bool(words[_APART]), bool(words[_FINAL]), suspect)
 
 
 def _place(began: int, steps: int, when: str) -> str:

@@ -20,20 +20,25 @@ NO_MORE_PROCESSES = (
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def how_it_ended(code: int) -> str:
-    """Describes the exit code of a process, as the end of a sentence; -N stands for the signal N."""
+def how_it_ended(code: int, ran: str = "") -> str:
+    """Describes the exit code of a process, as the end of a sentence; -N stands for the signal N.
+
+    `ran` names the user's code that the process ran then: " while it ran ...".
+    """
     try:
         number = signal.Signals(-code)
     except ValueError:
-        return f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
+        return f"exited with code {code}{ran}" if code >= 0 else f"was killed by signal {-code}{ran}"
     # A limit of CPU time ends a process by SIGXCPU, which it may catch, and then by SIGKILL.
     seconds = resource.getrlimit(resource.RLIMIT_CPU)[0]
     limit = "" if seconds == resource.RLIM_INFINITY else f"its limit of {seconds:,} s of CPU time (ulimit -t)"
+    killers = ["by hand", f"by {limit}" if limit else "", "by the system for lack of memory"]
+    *killers, last = filter(None, [*killers, "by that code" if ran else ""])
     causes = {
-        signal.SIGKILL: f" (by hand, {f'by {limit}, ' if limit else ''}or by the system for lack of memory)",
+        signal.SIGKILL: f" ({', '.join(killers)}, or {last})",
         signal.SIGXCPU: f" ({limit})" if limit else "",
     }
-    return f"was killed by {number.name}{causes.get(number, '')}"
+    return f"was killed by {number.name}{ran}{causes.get(number, '')}"
 
 
 def end_with(parent_pipe: int) -> None:

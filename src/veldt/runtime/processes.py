@@ -193,15 +193,16 @@ class Child:
         """Whether the process has ended, or was stopped for too long; to be asked often while it has work."""
         return not self.alive() or self._clock.is_over(self.is_stopped)
 
-    def cause_of_death(self) -> str:
-        """Describes how the process ended, or that it is stopped, as the end of a sentence."""
+    def cause_of_death(self, ran: str = "") -> str:
+        """Describes how the process ended, or that it is stopped, as the end of a sentence; `ran` as in
+        `how_it_ended`."""
         if self.alive():
             return stopped_too_long() if self.is_stopped else "is still running"
         code = self._exit_code()
         return (
-            "ended, how is not known, because its fork server has ended, too"
+            f"ended{ran}, how is not known, because its fork server has ended, too"
             if code is None
-            else how_it_ended(code)
+            else how_it_ended(code, ran)
         )
 
     def was_killed(self) -> bool:

@@ -4,7 +4,7 @@ A role that dies, is stopped by a signal for too long, or sends no heartbeat wit
 restarted with the same number and arguments after a pause that doubles each time, up to `max_restarts` times. After
 that the run ends with the role's traceback. It also ends if another start would fail in the same way: after an error
 that veldt itself explains; and, unless the user has given the limit, after three failed starts in a row, or after the
-same error three times in a row, each time soon after the start.
+same error three times in a row, each time soon after the start. A death in an env's first episode counts as an error.
 """
 
 from __future__ import annotations
@@ -129,6 +129,9 @@ class ProcessHandle(Protocol):
     def cause_of_death(self) -> str:
         """Describes the cause, as the end of a sentence."""
 
+    def suspect(self) -> str:
+        """Returns the user code that may have ended the process, and may end the next as well; see `activity.Doing`."""
+
     def failure(self) -> Failed | None:
         """Returns the failure of user code that ended the process, if that is known to be the cause."""
 
@@ -246,8 +249,7 @@ class Supervision(ABC):
 
     def alike(self, number: int) -> list[int]:
         """Returns the numbers of the roles of the same kind as this one, itself included."""
-        function = self.roles[number].plan.role
-        return [role.number for role in self.roles if role.plan.role is function]
+        return [role.number for role in self.roles if role.plan.role is self.roles[number].plan.role]
 
     @property
     def all_ended(self) -> bool:
@@ -275,8 +277,7 @@ class Supervision(ABC):
         role.failure, role.trace, role.died_at = None, -1, math.inf
         role.began = role.heartbeat_at = time.monotonic()
         role.heartbeats, role.has_sent_heartbeat = role.process.heartbeats, False
-        role.longest_silence_s = 0.0
-        role.stop_clock = StopClock()
+        role.longest_silence_s, role.stop_clock = 0.0, StopClock()
 
     def _receive(self, role: SupervisedRole) -> list[Received]:
         messages = []
@@ -337,11 +338,12 @@ class Supervision(ABC):
                 role = other  # the others failed only because of this one
         plan, failure = role.plan, role.failure
         assert role.process is not None
+        error = failure.error if failure else role.process.suspect()
         role.process.kill()
         role.process = None
         why, details = (f"failed ({failure.error})", failure.details) if failure else (cause, stack)
         role.startup_failures += 1
-        recurs = self._recurs(role, now)
+        recurs = self._recurs(role, now, error)
         is_final = bool(recurs) or (failure is not None and failure.is_final)
         if self.stopping:
             role.has_ended = True
@@ -350,9 +352,8 @@ class Supervision(ABC):
             role.has_ended, self._undelivered = True, messages
             larger = f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
             limit, count = recurs if is_final else larger, role.restart_count
-            used_up = f" once more, after {counted(count, 'restart', 'restarts')}" if count else ""
-            if used_up and limit:
-                used_up += f" ({limit})"
+            reason = f" ({limit})" if limit else ""
+            used_up = f" once more, after {counted(count, 'restart', 'restarts')}{reason}" if count else ""
             raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
         if now - role.began > _CALM:
             role.pause = _FIRST_PAUSE
@@ -360,27 +361,26 @@ class Supervision(ABC):
         self._end_group(role)
         return [*messages, Received(role.number, Restarted(plan.name, why, details))]
 
-    def _recurs(self, role: SupervisedRole, now: float) -> str:
+    def _recurs(self, role: SupervisedRole, now: float, error: str) -> str:
         """Returns why another start would probably fail as well; "" if nothing says so, or the user gave the limit."""
-        same_errors, most = self._same_errors(role, now), role.plan.max_restarts
         if role.plan.is_limit_given:
             return ""
+        most = role.plan.max_restarts
         only = f"--max-restarts, where you give it, is the only limit, here {most} by default"
         if role.startup_failures == _MAX_STARTUP_FAILURES:
             return f"{_MAX_STARTUP_FAILURES} starts in a row have failed; {only}"
-        if same_errors == _MAX_SAME_ERRORS:
-            return f"the same error came {_MAX_SAME_ERRORS} times in a row; {only}"
+        if self._same_errors(role, now, error) == _MAX_SAME_ERRORS:
+            what = "the same error came" if role.failure else "before an episode had ended, it died so"
+            return f"{what} {_MAX_SAME_ERRORS} times in a row; {only}"
         return ""
 
-    def _same_errors(self, role: SupervisedRole, now: float) -> int:
-        """Counts how often in a row this role has reported the error of now; its seeds and steps may differ."""
-        if role.failure is None or role.failure.is_echo or now - role.began > _CALM:
-            role.same_errors, role.last_error = 0, ""
-            return 0
-        error = _SEEDS_AND_STEPS.sub("", role.failure.error)
+    def _same_errors(self, role: SupervisedRole, now: float, error: str) -> int:
+        """Counts how often in a row this role has had the error of now; its seeds and steps may differ."""
+        is_echo = role.failure is not None and role.failure.is_echo
+        error = "" if is_echo or now - role.began > _CALM else _SEEDS_AND_STEPS.sub("", error)
         role.same_errors = role.same_errors + 1 if error == role.last_error else 1
         role.last_error = error
-        return role.same_errors
+        return role.same_errors if error else 0
 
     def _only_misses_another(self, role: SupervisedRole) -> bool:
         """Whether it failed because of another role of its group whose failure is not known yet."""

@@ -72,16 +72,24 @@ class LocalProcessHandle:
         return self.child.is_stopped
 
     def cause_of_death(self) -> str:
-        return self.child.cause_of_death()
+        doing = self._doing()
+        return self.child.cause_of_death(doing.ran if doing else "")
+
+    def suspect(self) -> str:
+        doing = self._doing()
+        return doing.suspect if doing and not self.alive() else ""
 
     def failure(self) -> Failed | None:
-        doing = activity.last(self._control_block.activity(self._number))
+        doing = self._doing()
         if doing is None or self.child.was_killed():
             return None
-        return Failed(f"{doing.what}: the process {self.cause_of_death()}", "", doing.is_final)
+        return Failed(f"{doing.what}: the process {self.child.cause_of_death()}", "", doing.is_final)
 
     def stack(self, trace: int) -> str:
         return self.child.stack(trace)
 
     def kill(self) -> None:
         self.child.kill()
+
+    def _doing(self) -> activity.Doing | None:
+        return activity.last(self._control_block.activity(self._number))

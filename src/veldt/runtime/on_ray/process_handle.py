@@ -16,6 +16,7 @@ from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 from veldt.errors import UsageError, VeldtError
 from veldt.runtime.on_ray.host import HostNews, HostReport, PeerAddresses, RoleStart
 from veldt.runtime.on_ray.host_process import HostPlace, HostProcess, installed
+from veldt.runtime.on_ray.host_record import HostRecord
 from veldt.runtime.on_ray.hosts import paths_here
 from veldt.runtime.role_messages import Failed
 
@@ -136,22 +137,30 @@ class RayProcessHandle:
         return time.monotonic() - self._asked_at > _SILENT_S
 
     def cause_of_death(self) -> str:
+        if (record := self._left_behind) and (doing := record.doing()):
+            return (
+                f"died{doing.ran} (killed by hand, by the system for lack of memory, or ended by that code)"
+            )
         return self._died or "ended without a report"
 
+    def suspect(self) -> str:
+        doing = record.doing() if (record := self._left_behind) else None
+        return doing.suspect if doing else ""
+
     def failure(self) -> Failed | None:
-        record = self._process.record if self._process is not None else None
-        if record is None or self._died != _UNKNOWN:
+        record = self._left_behind
+        crash = record.crash() if record else ""
+        if record is None or not crash:
             return None
-        doing, crash = record.doing(), record.crash()
+        doing, how = record.doing(), "process crashed in native code"
         if doing is None:
-            return Failed("its process crashed in native code", crash, False) if crash else None
-        if crash:
-            return Failed(f"{doing.what}: the process crashed in native code", crash, doing.is_final)
-        # It may have been killed. But that it dies in the same code again and again is no chance.
-        died = f"its process died while it ran {doing.code}, {doing.place}"
-        return Failed(
-            f"{died}: killed by hand, by the system for lack of memory, or ended by that code", "", False
-        )
+            return Failed(f"its {how}", crash, False)
+        return Failed(f"{doing.what}: the {how}", crash, doing.is_final)
+
+    @property
+    def _left_behind(self) -> HostRecord | None:
+        """The record of a host that has died, if Ray does not know why."""
+        return self._process.record if self._process is not None and self._died == _UNKNOWN else None
 
     def stack(self, trace: int) -> str:
         with contextlib.suppress(RayError, GetTimeoutError):
