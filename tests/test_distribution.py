@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -46,14 +48,47 @@ def test_the_sdist_has_every_file_of_the_repository(distributions: Path, tmp_pat
     # Its tests run from itself, these here included.
     (unpacked,) = tmp_path.iterdir()
     assert source_files(unpacked) == source_files() - {".gitignore"}
-    tests = ["tests/functional/test_losses.py"]
+    run_tests(sys.executable, unpacked, ["tests/functional/test_losses.py"], PYTHONPATH=str(unpacked / "src"))
+
+
+@pytest.mark.long
+def test_the_tests_of_the_sdist_pass_with_what_it_installs(distributions: Path, tmp_path: Path) -> None:
+    (sdist,) = distributions.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    # What veldt needs is of the present environment, and veldt itself is what pip makes of the sdist.
+    venv.create(tmp_path / "venv", symlinks=True, with_pip=False)
+    python = str(tmp_path / "venv/bin/python")
+    packages = sysconfig.get_path("purelib", vars={"base": str(tmp_path / "venv")})
+    install = ["install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", packages]
+    subprocess.run([sys.executable, "-m", "pip", *install, str(unpacked)], check=True, timeout=100)
+    present = [path for path in sys.path if path.endswith("-packages")]
+    Path(packages, "present.pth").write_text("".join(f"{path}\n" for path in present))
+
+    found = [python, "-I", "-c", "import veldt; print(veldt.__file__)"]
+    place = subprocess.run(
+        found, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100
+    ).stdout
+    assert Path(place.strip()) == Path(packages, "veldt/__init__.py")
+    tests = [
+        "cli/test_guard.py",
+        "config/test_versions.py",
+        "functional/test_vtrace.py",
+        "runs/test_run_directory.py",
+    ]
+    run_tests(python, unpacked, [f"tests/{name}" for name in tests])
+
+
+def run_tests(python: str, root: Path, tests: list[str], **environment: str) -> None:
+    """Runs these files or folders of `root` there, and asserts that they pass."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests],
-        cwd=unpacked,
-        env={"PYTHONPATH": str(unpacked / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        [python, "-m", "pytest", "-p", "no:cacheprovider", "-m", "not long and not exhaustive", *tests],
+        cwd=root,
+        env={**environment, "PATH": "/usr/bin:/bin", "HOME": str(root)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:]

@@ -120,6 +120,6 @@ class ShardedWeights:
 def _as_it_lies(array: np.ndarray) -> np.ndarray:
     """A view [N] in the order of the memory: the weights of convolutions are channels-last."""
     axes = np.argsort([-stride for stride in array.strides], kind="stable")
-    flat = array.transpose(axes).view()
-    flat.shape = (array.size,)  # unlike `reshape`, never a copy
-    return flat
+    in_order = array.transpose(axes)
+    assert in_order.flags.c_contiguous, "so that `reshape` makes no copy"
+    return in_order.reshape(-1)
