@@ -1,11 +1,12 @@
-"""Does a recipe stay solved? Trains on past the moment of success, and writes the table of docs/benchmarks.md.
+"""Does a recipe stay solved? Trains on past the moment of success, and prints a row of docs/benchmarks.md for each.
 
     python benchmarks/stays_solved.py ppo dqn            # CartPole-v1, 300,000 steps, seeds 1 to 5
     python benchmarks/stays_solved.py --at-once 2 c51    # runs side by side
     python benchmarks/stays_solved.py --env Acrobot-v1 --score -100 ppo
 
 A recipe has solved the environment at the step where the mean return of its last 100 episodes reaches the score; what
-counts is how low that mean falls afterwards, and the greedy policy at the end. Runs that exist are not trained again.
+counts is how low that mean falls afterwards, and the greedy policy at the end. Runs that have ended are not trained
+again, and interrupted ones are continued.
 """
 
 from __future__ import annotations

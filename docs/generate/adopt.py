@@ -57,8 +57,10 @@ def adopt(directory: Path, pictures: Path = PICTURES) -> None:
         "cores": cores,
         **digests(jobs, _recorded_in(workspace)),
     }
+    curves = pictures / f"{experiment.name}-curves.csv"  # linked from the page, as it is
     for left in (*pictures.glob(f"{experiment.name}-*.png"), *pictures.glob(f"{experiment.name}-*.csv")):
-        left.unlink()
+        if left != curves:
+            left.unlink()
     about |= _copied(experiment.name, exhibit, pictures)
     (pictures / f"{experiment.name}.json").write_text(json.dumps(about, indent=1) + "\n")
     print(f"{experiment.name} is from {directory}")
@@ -78,7 +80,7 @@ def _cores(
     workspace: Workspace, experiment: Experiment, request: Request, records: Sequence[Mapping[str, Any]]
 ) -> int:
     """Returns the number of cores for which the experiment has the jobs that were done, as far as records tell it."""
-    hardware = [record.get("hardware", {}) for record in records]  # older measurements have none
+    hardware = [record.get("hardware") or {} for record in records]  # older measurements have none
     recorded = {one[name] for one in hardware for name in ("machine_cores", "cores") if name in one}
     here = len(allowed_cores())
     for cores in (here, *sorted(recorded, reverse=True)):
@@ -100,7 +102,7 @@ def _recorded_in(workspace: Workspace) -> Settings:
 
 
 def _day(directory: Path, results: Results) -> str:
-    """Returns the day on which the last run was begun, or on which the page was written if there are none."""
+    """Returns the day on which the last run was begun, or on which the experiment was begun if there are none."""
     days = [run.record["created"][:10] for run in results.runs if "created" in run.record]
     written = time.localtime((directory / "experiment.json").stat().st_mtime)
     return max(days, default=time.strftime("%Y-%m-%d", written))

@@ -63,6 +63,7 @@ def results() -> str:
                 f"What differs from the paper: {adopted.differs()}",
                 *adopted.figures(),
                 *adopted.tables(),
+                *_curves(one),
             ]
             continue
         differs = " ".join(one.differs(Request("small", one.seeds[0])))
@@ -77,9 +78,15 @@ def results() -> str:
             f"![{one.name}](../images/experiments/{picture.name})"
             for picture in sorted(PICTURES.glob(f"{one.name}-*.png"))
         ]
-        if (PICTURES / f"{one.name}-curves.csv").exists():
-            parts.append(f"The points of its curves: [CSV](../images/experiments/{one.name}-curves.csv).")
+        parts += _curves(one)
     return "\n\n".join(parts)
+
+
+def _curves(one: Experiment) -> list[str]:
+    """Returns the link to the points of its curves, if they are kept."""
+    name = f"{one.name}-curves.csv"
+    has_points = (PICTURES / name).exists()
+    return [f"The points of its curves: [CSV](../images/experiments/{name})."] if has_points else []
 
 
 def _seeds(one: Experiment) -> str:

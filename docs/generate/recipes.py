@@ -20,10 +20,10 @@ INDEX = PAGES / "README.md"
 
 def settings(recipe: Recipe) -> str:
     """Returns the table of the recipe's settings, with a column for each of its variants, where there are two."""
-    kinds = {"Atari": _shown(recipe, "ALE/Pong-v5"), "small environments": _shown(recipe, "CartPole-v1")}
+    kinds = {"Atari": _shown(recipe, "ALE/Pong-v5"), "small environments": _shown(recipe, "Acrobot-v1")}
     if recipe.atari == recipe.small:
         kinds = {"value": kinds["small environments"]}
-    names = list(dict.fromkeys(name for name, *_ in recipe.table(recipe.config("CartPole-v1"))))
+    names = list(dict.fromkeys(name for name, *_ in recipe.table(recipe.config("Acrobot-v1"))))
     rows = []
     for name in names:
         found = {kind: own[name] for kind, own in kinds.items() if name in own}

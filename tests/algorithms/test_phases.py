@@ -18,7 +18,6 @@ from veldt.algorithms.ppo import PPO, PPOConfig
 from veldt.algorithms.rollout import Batch, Rollout
 from veldt.errors import UsageError
 from veldt.functional.updates import Adam, RMSProp
-from veldt.learning.diagnostics import half_of
 
 
 def phase(own: A2C | PPO, seed: int = 0) -> tuple[list[Batch], Table]:
@@ -94,7 +93,7 @@ def test_ppo_minibatches_have_the_columns_of_an_own_batch() -> None:
         assert isinstance(batch, PredictingBatch)
         assert batch.rows is not None
         assert torch.equal(batch.next_row, batch.rows + rollout.reward.shape[1])
-        half = half_of(batch)
+        half = batch.half_of_rows()
         assert len(half.next_row) == len(half.action) == 15
 
 

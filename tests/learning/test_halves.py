@@ -93,7 +93,7 @@ def test_half_is_the_batch_of_every_second_env(name: str, lstm: int, width: int)
     if "without" in name:
         del arrays["value"]
     whole = made(algorithm, arrays, network)
-    half = whole.half()
+    half = whole.half_of_rows()
     is_in_order = lstm or name == "vtrace"
     if not is_in_order and width % 2:
         every_second_M = torch.arange(0, STEPS * width, 2)
@@ -102,13 +102,15 @@ def test_half_is_the_batch_of_every_second_env(name: str, lstm: int, width: int)
     alone = made(algorithm, of_envs(arrays, list(range(0, width, 2))), network)
     assert_same_loss(algorithm, network, half, alone)
     if is_in_order and width == 5:  # three envs, of which the first and the last are half
-        assert_same_loss(algorithm, network, half.half(), made(algorithm, of_envs(arrays, [0, 4]), network))
-        assert half.half().half().half() is None
+        assert_same_loss(
+            algorithm, network, half.half_of_rows(), made(algorithm, of_envs(arrays, [0, 4]), network)
+        )
+        assert half.half_of_rows().half_of_rows().half_of_rows() is None
 
 
 def test_observations_of_half_the_envs() -> None:
     arrays = arrays_of(4, 0)
-    half, alone = (Unrolls(SPEC, arrays, CPU).rollout().half(), of_envs(arrays, [0, 2]))
+    half, alone = (Unrolls(SPEC, arrays, CPU).rollout().half_of_rows(), of_envs(arrays, [0, 2]))
     expected = Unrolls(SPEC, alone, CPU).rollout()
     assert half is not None
     for index_N in (None, torch.tensor([3, 0, 11, 3])):
@@ -123,16 +125,16 @@ def test_observations_of_half_the_envs() -> None:
 def test_a_single_env_or_row_has_no_half() -> None:
     torch.manual_seed(0)
     vtrace, a2c = VTrace(VTraceConfig(), ACTION), A2C(A2CConfig(), ACTION)
-    assert made(vtrace, arrays_of(1, 0), a2c.network(Torso)).half() is None
+    assert made(vtrace, arrays_of(1, 0), a2c.network(Torso)).half_of_rows() is None
     recurrent = a2c.network(Torso, functools.partial(LSTM, units=UNITS))
-    assert made(a2c, arrays_of(1, 2 * UNITS), recurrent).half() is None
+    assert made(a2c, arrays_of(1, 2 * UNITS), recurrent).half_of_rows() is None
     rows = made(a2c, arrays_of(1, 0), a2c.network(Torso))
-    assert len(rows.half().action) == STEPS // 2
-    assert rows.select(torch.tensor([2])).half() is None
+    assert len(rows.half_of_rows().action) == STEPS // 2
+    assert rows.select(torch.tensor([2])).half_of_rows() is None
     ppo = PPO(PPOConfig(minibatches=2), ACTION)
     rollout = Unrolls(SPEC, arrays_of(3, 0), CPU).rollout()
     minibatch = next(ppo.minibatches(ppo.network(Torso), rollout, torch.Generator()))
-    assert torch.equal(minibatch.half().rows, minibatch.rows[:5])
+    assert torch.equal(minibatch.half_of_rows().rows, minibatch.rows[:5])
 
 
 @pytest.mark.parametrize("kind", [Transitions, QLearningBatch])
@@ -141,14 +143,14 @@ def test_half_of_sampled_rows_is_their_first_half(kind: Any) -> None:
     values = {field.name: torch.randn(7, 2) for field in dataclasses.fields(kind)}
     values["observation"] = {"x": torch.randn(7, 3), "y": torch.randn(7)}
     batch = kind(**values | {"noise": noise, "row_noise": none})
-    half = batch.half()
+    half = batch.half_of_rows()
     assert half.noise is noise and half.row_noise.shape == (0, 0)
     assert torch.equal(half.action, batch.action[:3]) and torch.equal(half.weight, batch.weight[:3])
     assert all(torch.equal(half.observation[key], batch.observation[key][:3]) for key in ("x", "y"))
-    assert half.half().half() is None
+    assert half.half_of_rows().half_of_rows() is None
 
 
 def test_a_batch_that_does_not_say_its_half_is_refused() -> None:
     diagnostics = Diagnostics(FlatParameters(nn.Linear(1, 1)), saturation=True)
-    with pytest.raises(UsageError, match="of the type dict, which has no method half: give it one"):
+    with pytest.raises(UsageError, match="of the type dict, which has no method half_of_rows: give it one"):
         diagnostics.before_backward({}, lambda half: pytest.fail("there is none"))

@@ -39,7 +39,7 @@ class RecurrentRollout:
     begins_SB: Tensor
     last_BM: Tensor | None = None
 
-    def half(self) -> RecurrentRollout:
+    def half_of_rows(self) -> RecurrentRollout:
         """Returns the states of every second env."""
         last_BM = None if self.last_BM is None else self.last_BM[::2]
         return RecurrentRollout(self.first_BM[::2], self.begins_SB[:, ::2], last_BM)
@@ -101,7 +101,7 @@ class Rollout:
     extras: Mapping[str, Tensor]  # what `act` returned besides actions
     recurrent: RecurrentRollout | None = None  # recurrent states, if the network has an LSTM
 
-    def half(self) -> Rollout | None:
+    def half_of_rows(self) -> Rollout | None:
         """Returns the rollout of every second env; None where there is one env only."""
         steps, width = self.reward.shape
         if width == 1:
@@ -112,7 +112,7 @@ class Rollout:
             self,
             observations=_EverySecondEnv(self.observations, steps, width, self.reward.device),
             extras={name: _every_second_env(extra) for name, extra in self.extras.items()},
-            recurrent=self.recurrent and self.recurrent.half(),
+            recurrent=self.recurrent and self.recurrent.half_of_rows(),
             **{name: _every_second_env(getattr(self, name)) for name in names},
         )
 
@@ -161,7 +161,7 @@ class Batch:
             columns = {name: each[number] for name, each in slices.items()}
             yield dataclasses.replace(self, rows=rows_M, recurrent=None, **columns)
 
-    def half(self) -> Self | None:
+    def half_of_rows(self) -> Self | None:
         """Returns half of the rows, or the rows of half of the envs, where a recurrent network needs these in order.
 
         None where there is one row, or one env, only.
@@ -180,7 +180,7 @@ class Batch:
         )
         columns = {name: column[observations.row_N] for name, column in self._columns().items()}
         return dataclasses.replace(
-            self, observations=observations, recurrent=self.recurrent.half(), **columns
+            self, observations=observations, recurrent=self.recurrent.half_of_rows(), **columns
         )
 
     def _columns(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class Transitions:
     noise: Tensor
     row_noise: Tensor = field(default_factory=_none)
 
-    def half(self) -> Transitions | None:
+    def half_of_rows(self) -> Transitions | None:
         """Returns the first half of the rows; None where there is one row only."""
         return _half(self)
 
@@ -55,7 +55,7 @@ class QLearningBatch:
     noise: Tensor
     row_noise: Tensor = field(default_factory=_none)
 
-    def half(self) -> QLearningBatch | None:
+    def half_of_rows(self) -> QLearningBatch | None:
         """Returns the first half of the rows; None where there is one row only."""
         return _half(self)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerContext
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ from veldt.errors import EnvError
 from veldt.runtime.messages import unpack
 from veldt.runtime.processes import Child, acquire, unlink_names
 from veldt.runtime.shared import Layout, SharedArrays
-from veldt.runtime.watchdog import is_left_after
+from veldt.runtime.watchdog import leave_if_asked
 
 _Result = TypeVar("_Result")
 
@@ -63,7 +64,7 @@ class WorkerHandle:
         self._settings, self._slot = settings, slot
         self._commands, self._progress = arrays["commands"][index], arrays["progress"][index]
         self._failed = arrays["failed"]
-        self._turn, self._trace = 0, -1
+        self._turn, self._trace, self._longest_s = 0, -1, 0.0
         self._go, self._done = context.Semaphore(0), [context.Semaphore(0) for _ in parts]
         arguments = WorkerArgs(index, arrays, self._go, self._done, core, spin_s)
         name = f"env process {index}"
@@ -71,7 +72,7 @@ class WorkerHandle:
 
     def await_ready(self) -> None:
         """Waits until all environments are made. EnvError if one cannot be made."""
-        message = self._child.receive(_START_DEADLINE + self._settings.envs.env_timeout)
+        message = self._awaited(self._child.receive, _START_DEADLINE + self._settings.envs.env_timeout)
         if message is None or "error" in (header := unpack(message)[0]):
             raise self.failure(message)
         self._trace = header["trace"]
@@ -148,17 +149,24 @@ class WorkerHandle:
         """Waits for the process to end, and kills it after the deadline."""
         self._child.end(deadline_s)
 
-    def _awaited(self, attempt: Callable[[float], _Result]) -> _Result:
-        """Returns the result of `attempt`, called with a timeout in seconds; falsy if the process died or hangs."""
-        deadline_s = self._settings.envs.env_timeout
-        timeout_s, silent_s, before = min(deadline_s, _LOOK_S), 0.0, self._progress.copy()
-        while not (result := attempt(timeout_s)):
+    def _awaited(self, attempt: Callable[[float], _Result], deadline_s: float | None = None) -> _Result:
+        """Returns the result of `attempt`, called with a timeout in seconds; falsy if the process died or hangs.
+
+        Args:
+            deadline_s: seconds without progress after which it counts as hung; None: the environment's own timeout.
+        """
+        deadline_s = self._settings.envs.env_timeout if deadline_s is None else deadline_s
+        moved_at, before = time.monotonic(), self._progress.copy()
+        while not (result := attempt(min(deadline_s, _LOOK_S))) and not self._child.is_lost:
             # The deadline is for one env: a process that still moves on through its envs is slow, not hung.
-            now = self._progress.copy()
-            silent_s = silent_s + timeout_s if np.array_equal(now, before) else 0.0
-            if self._child.is_lost or is_left_after(silent_s, deadline_s):
+            now, silent_s = self._progress.copy(), time.monotonic() - moved_at
+            if not np.array_equal(now, before):
+                self._longest_s = max(self._longest_s, silent_s)
+                moved_at, before = time.monotonic(), now
+            elif silent_s >= deadline_s or self._child.is_closed:
                 break
-            before = now
+            else:
+                leave_if_asked(silent_s, self._longest_s)
         return result
 
     def _group_of(self, b: int) -> int:

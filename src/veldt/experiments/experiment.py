@@ -161,4 +161,4 @@ class Experiment:
 
 def file_name(text: str) -> str:
     """Returns a text as the name of a file: lower-case letters, digits, dots and dashes."""
-    return re.sub(r"[^\w.-]+", "-", text.strip()).strip("-").lower()
+    return re.sub(r"[^\w.]+", "-", text.strip()).strip("-").lower()

@@ -38,13 +38,13 @@ class Diagnostics:
         """
         if not self._saturation:
             return
-        if not hasattr(batch, "half"):
+        if not hasattr(batch, "half_of_rows"):
             raise UsageError(
                 f"--log-saturation is on, and the batches of this algorithm are of the type {type(batch).__name__}, "
-                "which has no method half: give it one that returns a batch of half of the rows, or None where there "
-                "is only one; or leave --log-saturation out"
+                "which has no method half_of_rows: give it one that returns a batch of half of the rows, or None where "
+                "there is only one; or leave --log-saturation out"
             )
-        if (half := batch.half()) is None:
+        if (half := batch.half_of_rows()) is None:
             return
         gradient_P, buffers = self._parameters.gradient, self._parameters.buffers()
         # Such as the running mean of a user's batch normalisation.

@@ -172,6 +172,7 @@ class Child:
         )
         self._state = server.start(self._process)
         self._server, self._clock = server.server_pid(), StopClock()
+        self.is_closed = False  # whether `receive` has found that the process has closed its end of the pipe
         theirs.close()
         parent_pipe.close()
 
@@ -225,6 +226,7 @@ class Child:
         except (EOFError, OSError):
             # The pipe closes before the process is gone: without the wait, the child would seem alive and silent.
             self._await_end(_EXIT_S)
+            self.is_closed = True
         return None
 
     def end(self, deadline_s: float) -> None:

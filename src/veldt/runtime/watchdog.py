@@ -25,8 +25,8 @@ _GRACE = 20  # checks until the process ends, if an error raised in the code did
 _ASKED_S = 4.0  # until code that does not move on is left, once the user has asked this process to stop
 _INTERRUPTED_CODE = 128 + signal.SIGINT
 _NOT_LEFT = (
-    "interrupted; an environment hangs in code that no error ends, so the process was ended: `veldt resume RUN` "
-    "continues from the newest checkpoint"
+    "interrupted; an environment hangs in code that no error ends, so the process was ended without a checkpoint of "
+    "its last steps"
 )
 
 _asked_at = math.inf
@@ -42,16 +42,15 @@ def _is_awaited_no_more() -> bool:
     return time.monotonic() - _asked_at >= _ASKED_S
 
 
-def is_left_after(silent_s: float, deadline_s: float) -> bool:
-    """Whether to wait no longer for code that has made no progress for so many seconds.
+def leave_if_asked(silent_s: float, longest_s: float) -> None:
+    """Raises KeyboardInterrupt if the user has asked this process to stop, and the code that it awaits seems to hang.
 
-    Raises KeyboardInterrupt if that is because the user has asked this process to stop, and not by the deadline.
+    Args:
+        silent_s: seconds in which that code has made no progress.
+        longest_s: the longest such time after which it went on: code that is slow is not left like code that hangs.
     """
-    if silent_s >= deadline_s:
-        return True
-    if silent_s >= _ASKED_S and _is_awaited_no_more():
+    if silent_s >= max(_ASKED_S, 2.0 * longest_s) and _is_awaited_no_more():
         raise KeyboardInterrupt
-    return False
 
 
 def _to_standard_error(sentence: str, where: str, is_final: bool) -> None:
@@ -72,8 +71,9 @@ def report_hang_to(report: Callable[[str, str, bool], None]) -> None:
 class Watchdog:
     """While `watching` is set, the thread that made this must change `progress` every `deadline_s` seconds.
 
-    Else TimeoutError is raised in that thread, whether it sleeps or loops: or KeyboardInterrupt, and after 4 seconds
-    already, if the user has asked this process to stop (`ask_to_stop`). If the code still continues (it caught the
+    Else TimeoutError is raised in that thread, whether it sleeps or loops. In the main thread it is KeyboardInterrupt,
+    and after 4 seconds already (or twice the longest time that the code ever needed), if the user has asked this
+    process to stop (`ask_to_stop`). If the code still continues (it caught the
     error, or is deep in a native library), the watchdog ends the process with `describe_hang` and a traceback; it also
     does so for every hang in a thread other than the main one, which no signal reaches. Native code that holds the
     interpreter's lock cannot be detected from inside this process: this needs worker processes.
@@ -83,6 +83,7 @@ class Watchdog:
         describe_hang: returns one sentence for standard error, or for the function set by `report_hang_to`.
         setting: the setting of the deadline, appended to it in a message.
         is_final: whether the same would happen again in a new process.
+        is_left_when_asked: whether a request to stop shortens the deadline.
     """
 
     def __init__(
@@ -92,12 +93,14 @@ class Watchdog:
         describe_hang: Callable[[], str],
         setting: str = "",
         is_final: bool = True,
+        is_left_when_asked: bool = True,
     ) -> None:
         self.watching, self._is_final, self._is_left_early = False, is_final, False
         self._deadline_s, self._progress, self._last_words = deadline_s, progress, describe_hang
         self._overdue = f"no answer within {deadline_s:g} s{setting}, it counts as hung"
         self._watched = threading.get_ident()
         self._by_signal = threading.current_thread() is threading.main_thread()
+        self._is_left_when_asked = is_left_when_asked and self._by_signal
         if self._by_signal:
             self._handler = signal.signal(_SIGNAL, self._interrupt)
         self._closed = threading.Event()
@@ -120,18 +123,23 @@ class Watchdog:
         interval = min(_INTERVAL, self._deadline_s / 4)
         # Counts checks instead of time: a process that was stopped for an hour is not overdue.
         patience, hastened = (math.ceil(seconds / interval) for seconds in (self._deadline_s, _ASKED_S))
-        before, looks, since = None, 0, 0
+        before, looks, longest, since = None, 0, 0, 0
         while not self._closed.wait(interval):
             now = self._progress() if self.watching else None
-            looks = looks + 1 if now is not None and now == before else 0
-            before = now
-            is_over = looks >= patience or (looks >= hastened and _is_awaited_no_more())
-            since = since + 1 if is_over else 0
+            is_silent = now is not None and now == before
+            if not is_silent:
+                longest = max(longest, looks)
+            looks, before = looks + 1 if is_silent else 0, now
+            is_over = looks >= patience or since > 0 or self._is_left(looks, max(hastened, 2 * longest))
+            since = since + 1 if looks and is_over else 0
             if since == 1 and self._by_signal:
                 self._is_left_early = looks < patience
                 signal.pthread_kill(self._watched, _SIGNAL)
             elif since > (_GRACE if self._by_signal else 0):
                 self._give_up()
+
+    def _is_left(self, looks: int, hastened: int) -> bool:
+        return self._is_left_when_asked and looks >= hastened and _is_awaited_no_more()
 
     def _give_up(self) -> None:
         if self._is_left_early:
@@ -147,10 +155,15 @@ class Watchdog:
 
 @contextlib.contextmanager
 def within(
-    deadline_s: float, progress: Callable[[], Any], describe_hang: Callable[[], str], setting: str = ""
+    deadline_s: float,
+    progress: Callable[[], Any],
+    describe_hang: Callable[[], str],
+    setting: str = "",
+    *,
+    is_left_when_asked: bool = True,
 ) -> Iterator[None]:
     """Runs the block under a `Watchdog`."""
-    watchdog = Watchdog(deadline_s, progress, describe_hang, setting)
+    watchdog = Watchdog(deadline_s, progress, describe_hang, setting, is_left_when_asked=is_left_when_asked)
     watchdog.watching = True
     try:
         yield
@@ -169,6 +182,7 @@ def time_to_close(name: str) -> Iterator[None]:
     """
     is_main = threading.current_thread() is threading.main_thread()
     deadline_s = _CLOSE_S if is_main else _CLOSE_ELSEWHERE_S
-    hangs = within(deadline_s, lambda: 0, lambda: f"{name} hangs when it is closed")
+    # After a request to stop, too, it has its five seconds: the last checkpoint is still to be written.
+    hangs = within(deadline_s, lambda: 0, lambda: f"{name} hangs when it is closed", is_left_when_asked=False)
     with contextlib.suppress(TimeoutError), hangs:
         yield

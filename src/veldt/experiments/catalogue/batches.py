@@ -242,8 +242,8 @@ def _say_norms(results: Results) -> str:
                 )
                 rate = others[name][0].job.settings["learning_rate"]
                 here.append(
-                    f"with batches of {first[0].job.x:g} the norm of all weights is {times} times as large at a step "
-                    f"size of {rate:g}"
+                    f"with batches of {first[0].job.x:g} that norm is at a step size of {rate:g} {times} times that at "
+                    f"{first[0].job.settings['learning_rate']:g}"
                 )
                 verdicts[f"a step size that is {name} on {others[name][0].job.env}"] = judge(times, 1.0)
         if first is last:

@@ -242,7 +242,7 @@ def _differ(charts: Sequence[Mapping[str, Group]]) -> Verdict:
 
 def _times_as_fast(these: Group, those: Group) -> Estimate:
     """Returns how many times as many trainings per second some runs make as others with the same seeds."""
-    known = {run.job.seed: _trainings_per_second(run) for run in those}
+    known = {run.job.seed: speed for run in those if (speed := _trainings_per_second(run)) > 0}
     return ratio([_trainings_per_second(run) / known[run.job.seed] for run in these if run.job.seed in known])
 
 

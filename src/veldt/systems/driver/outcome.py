@@ -89,4 +89,5 @@ def stop_on_signals(text: str = _STOPPING) -> Iterator[threading.Event]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        ask_to_stop(False)
+        if previous:
+            ask_to_stop(False)
