@@ -297,5 +297,5 @@ NORMS = Experiment(
         ),
     ],
     seeds=(3, 2),
-    hours=0.18,
+    hours=0.12,
 )

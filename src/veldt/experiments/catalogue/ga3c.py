@@ -354,5 +354,5 @@ GA3C_TUNER = Experiment(
         ),
     ],
     seeds=(3, 2),
-    hours=0.11,
+    hours=0.13,
 )
