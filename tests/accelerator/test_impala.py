@@ -73,6 +73,13 @@ class Roles:
             actor.close()
 
 
+def assert_same_values(first: Roles, second: Roles) -> None:
+    one, two = first.values(), second.values()
+    assert one.keys() == two.keys()
+    for key, value in one.items():
+        np.testing.assert_array_equal(two[key], value, key)
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_the_values_are_the_cpus(name: str, device: torch.device) -> None:
     here, there = (Roles(name, each) for each in ("cpu", device))
@@ -80,10 +87,7 @@ def test_the_values_are_the_cpus(name: str, device: torch.device) -> None:
         for each in (here, there):
             each.play(5)
         assert here.learner._learner.updates == there.learner._learner.updates >= 5
-        one, two = here.values(), there.values()
-        assert one.keys() == two.keys()
-        for key, value in one.items():
-            np.testing.assert_array_equal(two[key], value, key)
+        assert_same_values(here, there)
     finally:
         here.close()
         there.close()
@@ -97,10 +101,7 @@ def test_norms_and_cosines_change_no_bit(name: str, measured: list[dict[str, tor
             each.play(5)
         assert logged.learner._learner.updates == plain.learner._learner.updates == len(measured) >= 5
         assert logged.learner._metrics._counts["train/gradient_cosine"] == len(measured)
-        one, two = plain.values(), logged.values()
-        assert one.keys() == two.keys()
-        for key, value in one.items():
-            np.testing.assert_array_equal(two[key], value, key)
+        assert_same_values(plain, logged)
     finally:
         plain.close()
         logged.close()

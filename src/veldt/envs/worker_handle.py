@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerContext
 from typing import Any, TypeVar
@@ -156,13 +155,14 @@ class WorkerHandle:
             deadline_s: seconds without progress after which it counts as hung; None: the environment's own timeout.
         """
         deadline_s = self._settings.envs.env_timeout if deadline_s is None else deadline_s
-        moved_at, before = time.monotonic(), self._progress.copy()
-        while not (result := attempt(min(deadline_s, _LOOK_S))) and not self._child.is_lost:
+        timeout_s, silent_s, before = min(deadline_s, _LOOK_S), 0.0, self._progress.copy()
+        while not (result := attempt(timeout_s)) and not self._child.is_lost:
+            # Adds up timeouts instead of reading a clock: see `processes.acquire`.
+            silent_s, now = silent_s + timeout_s, self._progress.copy()
             # The deadline is for one env: a process that still moves on through its envs is slow, not hung.
-            now, silent_s = self._progress.copy(), time.monotonic() - moved_at
             if not np.array_equal(now, before):
                 self._longest_s = max(self._longest_s, silent_s)
-                moved_at, before = time.monotonic(), now
+                silent_s, before = 0.0, now
             elif silent_s >= deadline_s or self._child.is_closed:
                 break
             else:

@@ -73,10 +73,10 @@ class Watchdog:
 
     Else TimeoutError is raised in that thread, whether it sleeps or loops. In the main thread it is KeyboardInterrupt,
     and after 4 seconds already (or twice the longest time that the code ever needed), if the user has asked this
-    process to stop (`ask_to_stop`). If the code still continues (it caught the
-    error, or is deep in a native library), the watchdog ends the process with `describe_hang` and a traceback; it also
-    does so for every hang in a thread other than the main one, which no signal reaches. Native code that holds the
-    interpreter's lock cannot be detected from inside this process: this needs worker processes.
+    process to stop (`ask_to_stop`). If the code still continues (it caught the error, or is deep in a native library),
+    the watchdog ends the process with `describe_hang` and a traceback; it also does so for every hang in a thread other
+    than the main one, which no signal reaches. Native code that holds the interpreter's lock cannot be detected from
+    inside this process: this needs worker processes.
 
     Args:
         progress: returns a value that stays equal if and only if nothing has happened.

@@ -156,10 +156,8 @@ def _check_halves(run_plan: RunPlan) -> None:
     config, algorithm = run_plan.config, run_plan.algorithm()
     learns_in_order = OFF_POLICY_CORRECTED in algorithm.capabilities
     if learns_in_order or recurrent_size_of(run_plan.network()[0]):
-        size, each = (
-            config.roles.rollouts_of_update(config.envs.num_envs),
-            "rollout, whose steps stay in their order",
-        )
+        size = config.roles.rollouts_of_update(config.envs.num_envs)
+        each = "rollout, whose steps stay in their order"
     else:
         size, each = run_plan.update_rows, "step"
     if size < 2:
