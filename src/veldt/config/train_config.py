@@ -85,7 +85,8 @@ class NetworkConfig:
             raise UsageError(f"--lstm is {self.lstm}: it must be 0 (none) or more")
         if not self.hidden or min(self.hidden) < 1:
             raise UsageError(
-                f"--hidden is {self.hidden!r}: give at least one layer of at least 1 unit, as (64, 64)"
+                f"--hidden is {' '.join(map(str, self.hidden)) or 'empty'}: give at least one layer of at least 1 "
+                "unit, as --hidden 64 64"
             )
 
 

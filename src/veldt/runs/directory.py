@@ -93,7 +93,7 @@ class RunDirectory:
         number = 1
         while True:
             new = cls(Path(root) / (name if number == 1 else f"{name}-run{number}"), base)
-            with explained("a new run", new.path):
+            with explained("a new run", new.path, instead="name another directory by --run-dir"):
                 try:
                     new.place.parent.mkdir(parents=True, exist_ok=True)
                     new.place.mkdir()

@@ -36,9 +36,10 @@ def says_full(sentence: str) -> bool:
 
 
 @contextlib.contextmanager
-def explained(what: str, path: Path, then: str = _RESUME) -> Iterator[None]:
+def explained(what: str, path: Path, then: str = _RESUME, *, instead: str = "") -> Iterator[None]:
     """Converts an OSError of the block to a VeldtError that says what was written, where, and how to mend it: `then`
-    is what to do when there is room."""
+    is what to do when there is room, and `instead`, if there is such a way, what to do where `path` cannot be
+    written."""
     try:
         yield
     except OSError as error:
@@ -47,7 +48,8 @@ def explained(what: str, path: Path, then: str = _RESUME) -> Iterator[None]:
                 f"cannot write {what} to {path}: {_FULL[error.errno]} ({free_space(path)} free there); "
                 f"make room or use another disk, then {then}"
             ) from error
-        raise VeldtError(f"cannot write {what} to {path}: {error.strerror or error}") from error
+        mend = f"; {instead}" if instead else ""
+        raise VeldtError(f"cannot write {what} to {path}: {error.strerror or error}{mend}") from error
 
 
 def refuse_missing_directory(path: Path) -> None:
