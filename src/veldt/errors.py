@@ -65,12 +65,13 @@ class PluginError(VeldtError):
 class RoleError(VeldtError):
     """A role of a run, in a process of its own, failed for good; `details` is its traceback, or "".
 
-    `is_final` is whether the same error would occur again if the run were resumed.
+    `is_final` is whether the same error would occur again if the run were resumed. `moment` is the env, seed and step
+    of an episode in which the role died, or "".
     """
 
-    def __init__(self, message: str, *, details: str = "", is_final: bool = True) -> None:
+    def __init__(self, message: str, *, details: str = "", is_final: bool = True, moment: str = "") -> None:
         super().__init__(message)
-        self.details, self.is_final = details, is_final
+        self.details, self.is_final, self.moment = details, is_final, moment
 
 
 class PeerLostError(RuntimeError):

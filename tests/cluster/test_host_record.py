@@ -90,17 +90,17 @@ def test_the_failure_of_a_role(end: str, busy: int, error: str, is_final: bool) 
 def test_the_code_that_may_have_ended_a_role() -> None:
     handle: Any = process_handle.RayProcessHandle(0, 0, None, Mock())
     handle._process, handle._died = SimpleNamespace(record=left_by("os._exit(3)")), "was lost with its node"
-    assert handle.cause_of_death() == "was lost with its node" and handle.suspect() == ""
+    assert handle.cause_of_death() == "was lost with its node" and handle.user_code() is None
     handle._died = process_handle._UNKNOWN
     assert handle.failure() is None
     assert handle.cause_of_death() == (
         f"died while it ran {NAME}, in step 40 (killed by hand, by the system for lack of memory, or ended by that "
         "code)"
     )
-    assert handle.suspect() == "", "an episode had ended before"
+    assert handle.user_code().suspect == "", "an episode had ended before"
     handle._process.record.close()
     handle._process = SimpleNamespace(record=left_by("record.episodes[1, 1] = 0; os._exit(3)"))
-    assert handle.suspect() == "environment Wheel-v0"
+    assert handle.user_code().suspect == "environment Wheel-v0"
     handle._process.record.close()
 
 

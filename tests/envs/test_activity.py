@@ -144,6 +144,8 @@ def test_code_is_suspected_until_one_of_its_episodes_has_ended(memory: mmap.mmap
     record.progress[0], record.progress[2] = 1, 0 if began < -10 else 40
     doing = activity.last(memory)
     assert doing is not None and doing.suspect == "environment a"
+    in_a_step = began > -10
+    assert doing.moment == (f"environment a, env 5 (seed 0), in step {39 - began}" if in_a_step else "")
     record.progress[2] = 41
     record.episodes[1, 1] = began if began < -10 else 7
     doing = activity.last(memory)

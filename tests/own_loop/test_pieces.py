@@ -19,9 +19,9 @@ from veldt.own_loop.buffer_ends import BufferSampler
 from veldt.own_loop.piece import Users
 from veldt.own_loop.role_process import RoleProcess
 from veldt.own_loop.row_format import RowFormat
-from veldt.runtime.inline import InlineControl
 from veldt.runtime.roles import Peers
 from veldt.runtime.shared import Layout
+from veldt.runtime.supervision.inline import InlineControl
 
 ROWS: dict[str, Any] = {"row": programs.ROW, "source": "actor", "target": "learner", "capacity": 2000}
 

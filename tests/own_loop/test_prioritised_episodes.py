@@ -18,7 +18,7 @@ from veldt.exchange.graph import make_local_edges
 from veldt.own_loop.buffer_ends import BufferAdder, BufferSampler, SampledBatch
 from veldt.own_loop.piece import Users
 from veldt.own_loop.role_process import RoleProcess
-from veldt.runtime.inline import InlineControl
+from veldt.runtime.supervision.inline import InlineControl
 
 ROW = {"number": ((), "int64"), "observation": ((2,), "float32")}
 STEPS, SHARE, BATCH, ACTORS = 5, 7, 64, 2

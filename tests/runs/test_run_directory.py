@@ -48,7 +48,9 @@ def test_a_name_is_a_plain_directory_name(tmp_path: Path, name: str) -> None:
 
 def test_a_file_in_the_way_is_an_error_not_an_endless_search(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
-    sentence = r"cannot write a new run to .*/runs/ppo: .*/runs is not a directory; name another .* by --run-dir$"
+    sentence = (
+        r"cannot write a new run to .*/runs/ppo: .*/runs is not a directory; name another .* by --run-dir$"
+    )
     with pytest.raises(VeldtError, match=sentence):
         RunDirectory.create(tmp_path / "runs", "ppo")
 

@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 
 from veldt.errors import RoleError
-from veldt.runtime import supervision
+from veldt.runtime.activity import Doing
 from veldt.runtime.messages import pack
 from veldt.runtime.role_messages import Failed, FailedAtEnd, Note, Restarted, Started
-from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
+from veldt.runtime.supervision import decisions
+from veldt.runtime.supervision.decisions import SupervisedRole, Supervision
+from veldt.runtime.supervision.plans import RolePlan
+from veldt.runtime.supervision.recurrence import CALM_S, Recurrence
 
 
 class Played:
     """An incarnation of a role that sends the given messages."""
 
-    def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True) -> None:
+    def __init__(self, says: Sequence[bytes] = (), *, alive: bool = True, doing: Doing | None = None) -> None:
         self.says, self.is_alive, self.heartbeats, self.waits = list(says), alive, 0, False
-        self.is_stopped, self.suspected = False, ""
+        self.is_stopped, self.doing = False, doing
 
     def received(self) -> list[bytes]:
         says, self.says = self.says, []
@@ -32,8 +35,8 @@ class Played:
     def failure(self) -> Failed | None:
         return None
 
-    def suspect(self) -> str:
-        return self.suspected
+    def user_code(self) -> Doing | None:
+        return self.doing
 
     def cause_of_death(self) -> str:
         return "died"
@@ -92,7 +95,7 @@ def test_the_error_names_the_role_that_died_and_not_the_peer_that_lost_it() -> N
 
 
 def test_a_role_that_lost_a_peer_is_named_if_all_peers_are_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervision, "_ECHO_S", 0.0)
+    monkeypatch.setattr(decisions, "_ECHO_S", 0.0)
     plans = [plan(f"learner {rank}", max_restarts=0, group="learner") for rank in range(2)]
     misses = Played([failed("PeerLost: in vain", is_final=False, is_echo=True)], alive=False)
     with pytest.raises(RoleError, match="the learner 0 failed \\(PeerLost: in vain\\)"):
@@ -211,19 +214,17 @@ def test_an_unreadable_message_ends_the_run(message: dict[str, Any], sentence: s
 
 
 def failures_until_the_end(
-    errors: Sequence[str], suspects: Sequence[str] = (), *, given: bool = False
+    errors: Sequence[str], deaths: Sequence[Doing | None] = (), *, given: bool = False
 ) -> int:
     """Returns which failure of an actor ends the run, where each start succeeds; more than all if none does.
 
-    With `suspects`, it dies without an error.
+    With `deaths`, it dies without an error in this code.
     """
     started = Started(0, 0).to_bytes()
     lives = [Played([started, failed(error, is_final=False)], alive=False) for error in errors]
-    for suspect in suspects:
-        lives.append(Played([started], alive=False))
-        lives[-1].suspected = suspect
+    lives += [Played([started], alive=False, doing=doing) for doing in deaths]
     plays = Plays([plan("actor", max_restarts=100, given=given)], lives)
-    for number, (life, said) in enumerate(zip(lives, [*errors, *["died"] * len(suspects)], strict=True)):
+    for number, (life, said) in enumerate(zip(lives, [*errors, *["died"] * len(deaths)], strict=True)):
         if number:
             plays.lives, plays.roles[0].due = [life], 0.0
             plays.poll(0.0)  # starts it
@@ -242,18 +243,42 @@ def test_the_same_error_three_times_in_a_row_ends_the_run() -> None:
     assert failures_until_the_end(["KeyError: 'a'"] * 10, given=True) == 11
 
 
+def in_step(step: int, *, first_episode: bool = False) -> Doing:
+    code, place = "environment a, env 1 (seed 5)", f"in step {step}"
+    return Doing(code, place, True, False, "environment a" if first_episode else "", f"{code}, {place}")
+
+
 def test_deaths_in_first_episodes_of_an_environment_count_as_the_same_error() -> None:
     """Deaths after an episode had ended are those of a role that works, and that something else kills now and then."""
-    assert failures_until_the_end([], ["environment a"] * 10) == 3
-    assert failures_until_the_end([], [""] * 30) == 31
-    assert failures_until_the_end([], ["environment a", "environment a", ""] * 5) == 16
-    assert failures_until_the_end([], ["environment a"] * 10, given=True) == 11
+    first = [in_step(step, first_episode=True) for step in range(10)]
+    later = [in_step(step) for step in range(10)]
+    assert failures_until_the_end([], first) == 3
+    assert failures_until_the_end([], [*later, None, *later]) == 22
+    assert failures_until_the_end([], [*first[:2], None] * 5) == 16
+    assert failures_until_the_end([], first, given=True) == 11
+
+
+@pytest.mark.parametrize("lived_s", [1.0, 40.0])
+def test_only_what_comes_soon_after_the_start_repeats(lived_s: float) -> None:
+    error = Failed("KeyError: 'a'", "", is_final=False)
+    for failure, doing in (
+        (error, None),
+        (None, in_step(3, first_episode=True)),
+        (None, in_step(3)),
+        (None, None),
+    ):
+        recurrence, said = Recurrence(), []
+        for _ in range(4):
+            recurrence.has_started()
+            said.append(recurrence.ended(failure, doing, lived_s))
+        repeats = lived_s < CALM_S and bool(failure or (doing and doing.suspect))
+        assert [bool(each) for each in said] == [False, False, repeats, False]
 
 
 def test_a_role_works_if_it_is_not_silent_for_longer_than_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """So one whose env takes long for a step is waited for, and one that is being started is not."""
     now = [100.0]
-    monkeypatch.setattr(supervision.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(decisions.time, "monotonic", lambda: now[0])
     life = Played()
     supervisor = Plays([plan("the slow")], [life])
 

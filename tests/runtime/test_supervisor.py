@@ -20,7 +20,8 @@ from veldt.errors import RoleError
 from veldt.runtime import process_state
 from veldt.runtime.role_messages import Received, Restarted, RoleMessage, Started
 from veldt.runtime.roles import Control
-from veldt.runtime.supervisor import RolePlan, Supervisor
+from veldt.runtime.supervision.local import Supervisor
+from veldt.runtime.supervision.plans import RolePlan
 from veldt.runtime.watchdog import within
 
 DEADLINE_S = 60.0

@@ -20,7 +20,7 @@ from veldt.exchange.weights import SharedWeights
 from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runtime.role_messages import Failed, Received, Restarted, RoleMessage, Started
-from veldt.runtime.supervisor import Supervisor
+from veldt.runtime.supervision.local import Supervisor
 from veldt.sampling.episodes import Episode
 from veldt.systems.apex.graph import apex
 from veldt.systems.driver.local_runtime import start_local

@@ -21,7 +21,7 @@ from veldt.recipes import find
 from veldt.recipes.overrides import with_settings
 from veldt.runtime import process_state
 from veldt.runtime.role_messages import Failed, Received, Restarted, RoleMessage, Started
-from veldt.runtime.supervisor import Supervisor
+from veldt.runtime.supervision.local import Supervisor
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.gorila.graph import gorila
 from veldt.systems.planning.run_plan import make_run_plan

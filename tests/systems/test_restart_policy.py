@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import threading
+from collections.abc import Sequence
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -16,19 +18,19 @@ from veldt.errors import RoleError, UsageError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint
 from veldt.runs.checkpoints import newest_checkpoint
-from veldt.runtime.supervision import SupervisedRole
-from veldt.runtime.supervisor import LocalProcessHandle, Supervisor
+from veldt.runtime.supervision.decisions import SupervisedRole
+from veldt.runtime.supervision.local import LocalProcessHandle, Supervisor
 from veldt.systems.driver import restart_policy
-from veldt.systems.driver.restart_policy import RestartLimit
+from veldt.systems.driver.restart_policy import RestartLimit, run_restarting
 
 
 class Failing:
-    """A run that fails `times` times, each time with the checkpoint of the same step."""
+    """A run that fails `times` times, with the checkpoint of the same step; its errors have these `moments` in turn."""
 
     role_restarts = 0
 
-    def __init__(self, times: int, details: str) -> None:
-        self.left, self.details, self.begun = times, details, 0
+    def __init__(self, times: int, details: str, moments: Sequence[str] = ("",)) -> None:
+        self.left, self.details, self.begun, self.moments = times, details, 0, itertools.cycle(moments)
 
     def begin(self, checkpoint: Checkpoint | None, history: Any = None) -> Any:
         self.begun += 1
@@ -37,7 +39,8 @@ class Failing:
     def run(self, stop: threading.Event) -> Any:
         self.left -= 1
         if self.left >= 0:
-            raise RoleError("the learner 1 is lost", details=self.details, is_final=False)
+            moment = next(self.moments)
+            raise RoleError("the learner 1 is lost", details=self.details, is_final=False, moment=moment)
         return "outcome"
 
 
@@ -64,6 +67,32 @@ def test_the_same_error_three_times_ends_the_run_and_says_why(checkpoint: Checkp
     assert run.begun == 3
     (note,) = caught.value.__notes__
     assert "3 errors in a row came before a new checkpoint. --max-restarts, where you give it" in note
+
+
+def test_an_env_that_kills_its_process_in_the_same_step_each_time_ends_the_run(
+    checkpoint: Checkpoint,
+) -> None:
+    """All learners come to it again from their checkpoint, and the envs of two of them may do so."""
+    first, second = "env 1 (seed 5), in step 24", "env 3 (seed 7), in step 38"
+    run = Failing(50, "", [first, second])
+    with pytest.raises(RoleError) as caught:
+        restart_policy.run_restarting(run.begin, checkpoint, Path("run"), RestartLimit(100, False))
+    assert run.begun == 5
+    assert "it died in that step of that episode 3 times, and no new checkpoint" in caught.value.__notes__[0]
+    run = Failing(50, "", [first])
+    assert run_restarting(run.begin, checkpoint, Path("run"), RestartLimit(100, True)) == "outcome"  # type: ignore[comparison-overlap]
+
+
+def test_a_new_checkpoint_forgets_deaths_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = itertools.count(100)
+    monkeypatch.setattr(
+        restart_policy,
+        "newest_checkpoint",
+        lambda directory: Checkpoint(path=Path("step"), step=next(steps), groups={}, meta={}),
+    )
+    run = Failing(50, "", ["env 1 (seed 5), in step 24"])
+    outcome = run_restarting(run.begin, None, Path("run"), RestartLimit(100, False))
+    assert outcome == "outcome"  # type: ignore[comparison-overlap]
 
 
 def test_max_restarts_that_are_given_are_the_only_limit(checkpoint: Checkpoint) -> None:

@@ -130,14 +130,14 @@ class Role:
     Args:
         description: for the drawing.
         entry: works until it is asked to stop; of a role that can run in the driver's process, it returns one that
-            takes turns (`runtime.inline.InlineRole`).
+            takes turns (`runtime.supervision.inline.InlineRole`).
         edges: for each process, names of its edges by parameter of `entry`; a tuple of names gives a list of edges.
         max_restarts: how often each may be restarted.
         deadline_s: seconds without a heartbeat after which a process counts as hung.
         startup_timeout_s: the same until its first heartbeat, where that takes longer.
         num_checkpointed: number of processes, from the first on, that have parts in checkpoints.
         resumes_from: what a restarted process resumes from, for a note; {step} is the newest checkpoint's.
-        niceness: see `runtime.supervision.RolePlan`.
+        niceness: see `runtime.supervision.plans.RolePlan`.
         is_synchronised: whether all are lost when one is, and restarted with it.
         gpus: GPUs that each process needs, where the runtime assigns them.
         least: minimum of processes with which the system works; the rest join when there is room. None: all.
@@ -177,7 +177,7 @@ class Role:
         return {name for wiring in self.edges for name in edge_names(wiring)}
 
     def role_plan(self, index: int) -> dict[str, Any]:
-        """Returns the supervisor's settings for one process, by the names of `runtime.supervision.RolePlan`."""
+        """Returns the supervisor's settings for one process, by the names of `runtime.supervision.plans.RolePlan`."""
         return {
             "name": self.named(index),
             "role": self.entry,

@@ -15,7 +15,7 @@ from veldt.own_loop.messages import Logged, Returned, StopAll
 from veldt.own_loop.processes import Processes
 from veldt.own_loop.values import unpacked
 from veldt.runtime.role_messages import FailedAtEnd, Note, Received, Restarted
-from veldt.runtime.supervision import RunningRoles
+from veldt.runtime.supervision.interfaces import RunningRoles
 
 _STILL_S = 5.0  # that others work on after a role has returned, until that is logged
 

@@ -15,7 +15,7 @@ from veldt.own_loop.processes import Processes
 from veldt.own_loop.program import Finished, Log, Program, print_values
 from veldt.own_loop.role_process import OwnPlan, run_own_function
 from veldt.runtime.shared import Layout
-from veldt.runtime.supervision import RunningRoles
+from veldt.runtime.supervision.interfaces import RunningRoles
 from veldt.setting_metadata import check_type
 from veldt.systems.driver.local_runtime import start_local
 from veldt.systems.driver.outcome import stop_on_signals

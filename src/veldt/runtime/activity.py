@@ -55,6 +55,8 @@ class Doing:
         is_final: whether its end ends the run.
         suspect: the name of the code, without a number or seed, if no episode of it had ended in this process: then it
             may end every process that runs it. Else "".
+        moment: the env, seed and step of an episode that it was in, which only the same episode comes to again. Else
+            "".
     """
 
     code: str
@@ -62,6 +64,7 @@ class Doing:
     can_be_apart: bool
     is_final: bool
     suspect: str
+    moment: str = ""
 
     @property
     def what(self) -> str:
@@ -224,7 +227,9 @@ def last(memory: Memory) -> Doing | None:
     # The first episode begins before the first row; one that is replayed, before that.
     has_ended_one = (steps if began in _OUTSIDE_OF_STEPS else began) > 0
     suspect = "" if has_ended_one else subject
-    return Doing(f"{subject}{number}{seeded}", place, bool(words[_APART]), bool(words[_FINAL]), suspect)
+    code = f"{subject}{number}{seeded}"
+    moment = f"{code}, {place}" if seeded and began not in _OUTSIDE_OF_STEPS else ""
+    return Doing(code, place, bool(words[_APART]), bool(words[_FINAL]), suspect, moment)
 
 
 def _place(began: int, steps: int, when: str) -> str:

@@ -29,7 +29,7 @@ from veldt.runs.resume_hint import how_to_resume
 from veldt.runtime.activity import training_in
 from veldt.runtime.devices import describe_devices, flush_denormals
 from veldt.runtime.orphans import remove_orphans
-from veldt.runtime.supervision import RunningRoles
+from veldt.runtime.supervision.interfaces import RunningRoles
 from veldt.setting_metadata import check_type
 from veldt.setting_text import flag
 from veldt.systems.driver.local_runtime import start_inline, start_local

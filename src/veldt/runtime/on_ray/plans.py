@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from veldt.runtime.supervision import RolePlan
+from veldt.runtime.supervision.plans import RolePlan
 
 
 class CounterServer(Protocol):

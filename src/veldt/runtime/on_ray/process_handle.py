@@ -14,6 +14,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError, RayError
 
 from veldt.errors import UsageError, VeldtError
+from veldt.runtime.activity import Doing
 from veldt.runtime.on_ray.host import HostNews, HostReport, PeerAddresses, RoleStart
 from veldt.runtime.on_ray.host_process import HostPlace, HostProcess, installed
 from veldt.runtime.on_ray.host_record import HostRecord
@@ -27,7 +28,7 @@ _SILENT_S = 2.0  # seconds without an answer after which the host's process is l
 
 
 class RayProcessHandle:
-    """See `supervision.ProcessHandle`. One thread sends requests and takes answers; the owner calls the rest.
+    """See `interfaces.ProcessHandle`. One thread sends requests and takes answers; the owner calls the rest.
 
     Args:
         actor: its host.
@@ -143,9 +144,9 @@ class RayProcessHandle:
             )
         return self._died or "ended without a report"
 
-    def suspect(self) -> str:
-        doing = record.doing() if (record := self._left_behind) else None
-        return doing.suspect if doing else ""
+    def user_code(self) -> Doing | None:
+        record = self._left_behind
+        return None if record is None else record.doing()
 
     def failure(self) -> Failed | None:
         record = self._left_behind

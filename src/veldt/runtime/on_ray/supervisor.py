@@ -1,4 +1,4 @@
-"""The supervisor of roles that are Ray actors; its decisions are in `supervision`.
+"""The supervisor of roles that are Ray actors; its decisions are in `supervision.decisions`.
 
 A thread polls every host continuously: it receives heartbeats, messages and counters, and sends the stop flag, the
 peers' addresses and the other roles' counters. So a role never waits for the supervisor, and a host that does not
@@ -20,7 +20,7 @@ from veldt.runtime.on_ray.plans import HostedPlan
 from veldt.runtime.on_ray.process_handle import RayProcessHandle
 from veldt.runtime.role_messages import Note, Received
 from veldt.runtime.roles import Peers, RoleIdentity
-from veldt.runtime.supervision import SupervisedRole, Supervision
+from veldt.runtime.supervision.decisions import SupervisedRole, Supervision
 
 # Seconds between two polls of the same host; more with many hosts, since each costs this process about 0.2 ms.
 _POLL_S, _POLL_EACH_S = 0.05, 0.0005

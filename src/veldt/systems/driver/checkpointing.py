@@ -15,7 +15,7 @@ from veldt.replay.needed_segments import remove_unneeded
 from veldt.runs.background_writer import BackgroundWriter
 from veldt.runs.checkpoints import CheckpointStore
 from veldt.runs.directory import RunDirectory
-from veldt.runtime.supervision import RunningRoles
+from veldt.runtime.supervision.interfaces import RunningRoles
 from veldt.systems.roles.messages import SECOND_OPTIMISER, SECOND_WEIGHTS, SnapshotPart, WrittenSegments
 
 Parts = Mapping[int, SnapshotPart]

@@ -8,10 +8,10 @@ from veldt.errors import UsageError
 from veldt.exchange.graph import Graph, edge_bytes, edges_by_parameter, make_local_edges
 from veldt.exchange.rate_limiter import RateLimiter, RateLimiterSpec
 from veldt.formatting import gib
-from veldt.runtime.inline import InlineSupervisor
 from veldt.runtime.processes import PRELOAD_ROLES, forkserver
-from veldt.runtime.supervision import RolePlan
-from veldt.runtime.supervisor import Supervisor
+from veldt.runtime.supervision.inline import InlineSupervisor
+from veldt.runtime.supervision.local import Supervisor
+from veldt.runtime.supervision.plans import RolePlan
 from veldt.runtime.system_memory import available_memory
 
 

@@ -6,6 +6,7 @@ anew.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ from veldt.systems.driver.outcome import Outcome, stop_on_signals
 from veldt.systems.driver.training_run import RestartHistory, TrainingRun
 
 # Errors in a row without a new checkpoint, after which a further restart would probably fail, too. Processes that were
-# killed do not count once there is a checkpoint: nothing in the run is wrong, since it has trained.
+# killed do not count once there is a checkpoint: nothing in the run is wrong, since it has trained. But they do where
+# they were in the same step of the same episode each time, to which each restart comes again: the env kills them.
 _MAX_FAILURES = 3
 
 Begin = Callable[[Checkpoint | None, RestartHistory | None], TrainingRun]
@@ -43,6 +45,7 @@ def run_restarting(
     """
     history: RestartHistory | None = None
     times = failures = 0
+    moments: Counter[str] = Counter()  # in which processes have died since the newest checkpoint
     run = begin(checkpoint, history)
     # Until the end: a request between two runs ends the next one before it begins.
     with stop_on_signals() as stop:
@@ -62,9 +65,11 @@ def run_restarting(
                     raise
                 if newest is not None and newest.step != before:
                     failures = 0
+                    moments.clear()
                 elif error.details or newest is None:
                     failures += 1
-                if note := _limit_reached(limit, times, failures):
+                moments[error.moment] += bool(error.moment)
+                if note := _limit_reached(limit, times, failures, moments[error.moment]):
                     error.add_note(note)
                     raise
                 checkpoint, times = newest, times + 1
@@ -74,16 +79,23 @@ def run_restarting(
             run = begin(checkpoint, history)
 
 
-def _limit_reached(limit: RestartLimit, times: int, failures: int) -> str | None:
-    """Returns a sentence on the limit that forbids another restart, and how to raise it; None if there is none."""
+def _limit_reached(limit: RestartLimit, times: int, failures: int, deaths: int) -> str | None:
+    """Returns a sentence on the limit that forbids another restart, and how to raise it; None if there is none.
+
+    `deaths` is how often processes have died in the step of the env in which the last one did.
+    """
     if times == limit.restarts:
         return (
             f"It is not restarted again after {counted(times, 'restart', 'restarts')}: --max-restarts is {times}, and "
             "a larger one allows more"
         )
-    if failures == _MAX_FAILURES and not limit.is_given:
-        return (
-            f"It is not restarted again: {failures} errors in a row came before a new checkpoint. --max-restarts, "
-            f"where you give it, is the only limit (here it is {limit.restarts}, by default)"
-        )
-    return None
+    if limit.is_given or max(failures, deaths) < _MAX_FAILURES:
+        return None
+    if deaths == _MAX_FAILURES:
+        why = f"it died in that step of that episode {deaths} times, and no new checkpoint came in between"
+    else:
+        why = f"{failures} errors in a row came before a new checkpoint"
+    return (
+        f"It is not restarted again: {why}. --max-restarts, where you give it, is the only limit (here it is "
+        f"{limit.restarts}, by default)"
+    )

@@ -27,7 +27,7 @@ from veldt.runs.directory import RunDirectory
 from veldt.runs.own_files import remove_own
 from veldt.runs.own_names import OF_RENDEZVOUS
 from veldt.runtime.role_messages import Received
-from veldt.runtime.supervision import RunningRoles
+from veldt.runtime.supervision.interfaces import RunningRoles
 from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpointing import Checkpointing, DriverState, Parts
 from veldt.systems.driver.episode_recorder import EpisodeRecorder

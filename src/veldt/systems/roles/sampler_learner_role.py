@@ -91,7 +91,7 @@ class SamplerLearnerRole(ABC):
     """Makes one phase in each turn; subclasses define what is shared, and how ranks synchronise.
 
     In a process of its own it takes turns until it is asked to stop (`run`); without one, the driver gives it its turns
-    (`runtime.inline.InlineRole`). `own_groups` are the groups of a snapshot that each rank has for itself.
+    (`runtime.supervision.inline.InlineRole`). `own_groups` are the groups of a snapshot that each rank has for itself.
     """
 
     own_groups: tuple[str, ...] = ("envs", "episodes", "replay")
@@ -161,7 +161,7 @@ class SamplerLearnerRole(ABC):
         return True
 
     def flush(self, *, writing: bool = False, weights: bool = False) -> None:
-        """Sends what it would send later; see `supervision.RunningRoles`."""
+        """Sends what it would send later; see `supervision.interfaces.RunningRoles`."""
         if writing:
             self._finish_writing()
             self._send_segments()

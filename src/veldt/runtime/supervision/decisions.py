@@ -3,19 +3,15 @@
 A role that dies, is stopped by a signal for too long, or sends no heartbeat within its deadline (then it is killed) is
 restarted with the same number and arguments after a pause that doubles each time, up to `max_restarts` times. After
 that the run ends with the role's traceback. It also ends if another start would fail in the same way: after an error
-that veldt itself explains; and, unless the user has given the limit, after three failed starts in a row, or after the
-same error three times in a row, each time soon after the start. A death in an env's first episode counts as an error.
+that veldt itself explains; and, unless the user has given the limit, where the ends of a role repeat (`recurrence`).
 """
 
 from __future__ import annotations
 
 import math
-import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 from veldt.errors import RoleError, VeldtError
 from veldt.formatting import counted
@@ -30,116 +26,13 @@ from veldt.runtime.role_messages import (
     RoleMessage,
     Started,
 )
+from veldt.runtime.supervision.interfaces import ProcessHandle
+from veldt.runtime.supervision.plans import RolePlan
+from veldt.runtime.supervision.recurrence import CALM_S, Recurrence
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0  # seconds before a role is restarted
-_MAX_STARTUP_FAILURES = 3  # consecutive start-up failures after which a role is not restarted
-_MAX_SAME_ERRORS = 3  # consecutive times of the same error, each in an incarnation of less than _CALM seconds
 _STALLED = 1.0  # seconds between two polls; for longer gaps, all processes may have been stopped
 _ECHO_S = 2.0  # seconds to find the role whose failure caused another's
-_SEEDS_AND_STEPS = re.compile(r"(?<=\bseed |\bstep )\d+")
-_CALM = 30.0  # seconds of running after which a role's restart pause is reset
-
-
-@dataclass(frozen=True)
-class RolePlan:
-    """The plan of one role process.
-
-    Args:
-        name: the role's name in messages: "actor 3".
-        role: a function of a module, called as `role(control, *arguments, **edges)` in the process.
-        max_restarts: maximum number of restarts.
-        is_limit_given: whether the user gave that number: then no other limit of this file holds.
-        deadline_s: maximum seconds between heartbeats.
-        startup_timeout_s: maximum seconds until the first heartbeat, if longer.
-        niceness: the process's niceness, where there are fewer cores than processes with work.
-        group: roles of the same group (not "") are restarted together, whichever of them failed.
-    """
-
-    name: str
-    role: Callable[..., None]
-    arguments: tuple[Any, ...]
-    max_restarts: int
-    deadline_s: float = 30.0
-    niceness: int = 0
-    group: str = ""
-    startup_timeout_s: float = 0.0
-    is_limit_given: bool = False
-    edges: Mapping[str, Any] = field(default_factory=dict)
-
-    def patience_s(self, has_sent_heartbeat: bool) -> float:
-        """Returns the seconds without a heartbeat after which the role counts as hung."""
-        return self.deadline_s if has_sent_heartbeat else max(self.deadline_s, self.startup_timeout_s)
-
-
-class RunningRoles(Protocol):
-    """The interface of the supervision of roles, as a driver uses it: `Supervision`, or `inline.InlineSupervisor`."""
-
-    @property
-    def is_inline(self) -> bool:
-        """Whether roles run in this process: then they work only while the driver polls them."""
-
-    @property
-    def all_ended(self) -> bool: ...
-
-    def start(self) -> None: ...
-
-    def poll(self, patience_s: float) -> list[Received]: ...
-
-    def request_snapshot(self) -> int: ...
-
-    def snapshot_done(self) -> None: ...
-
-    def flush(self, *, writing: bool = False, weights: bool = False) -> list[Received]:
-        """Returns at once what roles in this process would send later: their metrics, with `writing` also records of
-        segments, when these are on disk, and with `weights` their weights. Other roles send metrics by themselves."""
-
-    def has_ended(self, role: int) -> bool: ...
-
-    def works(self, role: int, silent_s: float) -> bool:
-        """Whether this role has started, and has sent a heartbeat within `silent_s` seconds.
-
-        A role with slow env steps may be silent for longer: for twice its longest silence so far.
-        """
-
-    def stop(self, patience_s: float) -> list[Received]: ...
-
-    def kill(self) -> None: ...
-
-
-class ProcessHandle(Protocol):
-    """One incarnation of a role: its process, from one start to its end."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether it still waits for a place to run: then it cannot be hung."""
-
-    @property
-    def heartbeats(self) -> int:
-        """Number of heartbeats of the role, over all incarnations."""
-
-    def received(self) -> list[bytes]:
-        """Returns the packed messages received since the last call."""
-
-    def alive(self) -> bool: ...
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether a signal has stopped it; False where that is not known."""
-
-    def cause_of_death(self) -> str:
-        """Describes the cause, as the end of a sentence."""
-
-    def suspect(self) -> str:
-        """Returns the user code that may have ended the process, and may end the next as well; see `activity.Doing`."""
-
-    def failure(self) -> Failed | None:
-        """Returns the failure of user code that ended the process, if that is known to be the cause."""
-
-    def stack(self, trace: int) -> str:
-        """Returns the role's stack within about a second, "" if unknown; `trace` is from its "started" message."""
-
-    def kill(self) -> None:
-        """Kills it at once."""
 
 
 class SupervisedRole:
@@ -154,8 +47,7 @@ class SupervisedRole:
         self.heartbeats, self.heartbeat_at, self.has_sent_heartbeat = -1, 0.0, False
         self.longest_silence_s = 0.0  # between two heartbeats of this incarnation
         self.stop_clock = StopClock()
-        self.startup_failures = 0
-        self.same_errors, self.last_error = 0, ""
+        self.recurrence = Recurrence()
         self.has_ended = False
         self.died_at = math.inf
         self.failure: Failed | None = None  # the error that the role reported
@@ -289,7 +181,8 @@ class Supervision(ABC):
                 continue
             match message:
                 case Started():
-                    role.trace, role.startup_failures = message.trace, -1
+                    role.trace = message.trace
+                    role.recurrence.has_started()
                     role.began = time.monotonic()  # on a busy machine or on Ray, long after it was asked for
                 case Failed():
                     role.failure = message
@@ -338,12 +231,12 @@ class Supervision(ABC):
                 role = other  # the others failed only because of this one
         plan, failure = role.plan, role.failure
         assert role.process is not None
-        error = failure.error if failure else role.process.suspect()
+        doing = None if failure else role.process.user_code()
         role.process.kill()
         role.process = None
         why, details = (f"failed ({failure.error})", failure.details) if failure else (cause, stack)
-        role.startup_failures += 1
-        recurs = self._recurs(role, now, error)
+        recurs = role.recurrence.ended(failure, doing, now - role.began)
+        recurs = "" if plan.is_limit_given else recurs
         is_final = bool(recurs) or (failure is not None and failure.is_final)
         if self.stopping:
             role.has_ended = True
@@ -351,36 +244,24 @@ class Supervision(ABC):
         if role.restart_count >= plan.max_restarts or is_final:
             role.has_ended, self._undelivered = True, messages
             larger = f"--max-restarts is {plan.max_restarts}, and a larger one allows more"
+            default = (
+                f"--max-restarts, where you give it, is the only limit, here {plan.max_restarts} by default"
+            )
+            recurs = recurs and f"{recurs}; {default}"
             limit, count = recurs if is_final else larger, role.restart_count
             reason = f" ({limit})" if limit else ""
             used_up = f" once more, after {counted(count, 'restart', 'restarts')}{reason}" if count else ""
-            raise RoleError(f"the {plan.name} {why}{used_up}", details=details, is_final=is_final)
-        if now - role.began > _CALM:
+            raise RoleError(
+                f"the {plan.name} {why}{used_up}",
+                details=details,
+                is_final=is_final,
+                moment=doing.moment if doing else "",
+            )
+        if now - role.began > CALM_S:
             role.pause = _FIRST_PAUSE
         role.due, role.pause = now + role.pause, min(2 * role.pause, _LONGEST_PAUSE)
         self._end_group(role)
         return [*messages, Received(role.number, Restarted(plan.name, why, details))]
-
-    def _recurs(self, role: SupervisedRole, now: float, error: str) -> str:
-        """Returns why another start would probably fail as well; "" if nothing says so, or the user gave the limit."""
-        if role.plan.is_limit_given:
-            return ""
-        most = role.plan.max_restarts
-        only = f"--max-restarts, where you give it, is the only limit, here {most} by default"
-        if role.startup_failures == _MAX_STARTUP_FAILURES:
-            return f"{_MAX_STARTUP_FAILURES} starts in a row have failed; {only}"
-        if self._same_errors(role, now, error) == _MAX_SAME_ERRORS:
-            what = "the same error came" if role.failure else "before an episode had ended, it died so"
-            return f"{what} {_MAX_SAME_ERRORS} times in a row; {only}"
-        return ""
-
-    def _same_errors(self, role: SupervisedRole, now: float, error: str) -> int:
-        """Counts how often in a row this role has had the error of now; its seeds and steps may differ."""
-        is_echo = role.failure is not None and role.failure.is_echo
-        error = "" if is_echo or now - role.began > _CALM else _SEEDS_AND_STEPS.sub("", error)
-        role.same_errors = role.same_errors + 1 if error == role.last_error else 1
-        role.last_error = error
-        return role.same_errors if error else 0
 
     def _only_misses_another(self, role: SupervisedRole) -> bool:
         """Whether it failed because of another role of its group whose failure is not known yet."""

@@ -17,7 +17,7 @@ class InlineRole(Protocol):
         """Does the next piece of work. Returns False when the role has to end."""
 
     def flush(self, *, writing: bool, weights: bool) -> None:
-        """See `supervision.RunningRoles.flush`."""
+        """See `interfaces.RunningRoles.flush`."""
 
     def close(self) -> None:
         """Frees its envs and processes."""
@@ -48,7 +48,7 @@ class InlineControl:
 
 
 class InlineSupervisor:
-    """See `supervision.RunningRoles`. Errors of the role are raised by the call in which it was working.
+    """See `interfaces.RunningRoles`. Errors of the role are raised by the call in which it was working.
 
     Args:
         entry: called once, at once, as `entry(control, plan, **edges)`.

@@ -1,4 +1,4 @@
-"""The supervisor of roles that are processes of this machine; its decisions are in `supervision`."""
+"""The supervisor of roles that are processes of this machine; its decisions are in `decisions`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from veldt.runtime.messages import Inbox
 from veldt.runtime.processes import Child
 from veldt.runtime.role_messages import Failed
 from veldt.runtime.roles import ControlBlock, Peers, RoleIdentity, run_role
-from veldt.runtime.supervision import RolePlan, SupervisedRole, Supervision
+from veldt.runtime.supervision.decisions import SupervisedRole, Supervision
+from veldt.runtime.supervision.plans import RolePlan
 
 
 class Supervisor(Supervision):
@@ -47,7 +48,7 @@ class Supervisor(Supervision):
 
 
 class LocalProcessHandle:
-    """See `supervision.ProcessHandle`."""
+    """See `interfaces.ProcessHandle`."""
 
     def __init__(self, child: Child, control_block: ControlBlock, number: int) -> None:
         self.child, self._control_block, self._number = child, control_block, number
@@ -75,9 +76,8 @@ class LocalProcessHandle:
         doing = self._doing()
         return self.child.cause_of_death(doing.ran if doing else "")
 
-    def suspect(self) -> str:
-        doing = self._doing()
-        return doing.suspect if doing and not self.alive() else ""
+    def user_code(self) -> activity.Doing | None:
+        return None if self.alive() else self._doing()
 
     def failure(self) -> Failed | None:
         doing = self._doing()
