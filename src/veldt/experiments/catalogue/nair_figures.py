@@ -84,12 +84,8 @@ def gains_figure(results: Results) -> Drawing:
         if np.isfinite(run.evaluation)
     ]
     own = _by_label([*from_starts, *null_op])
-    twice, five_times = (
-        " and ".join(
-            f"{sum(value > times for value in values.values())} with {label.removeprefix('Gorila, ')}"
-            for label, values in published.items()
-        )
-        for times in (2, 5)
+    human, null_op_games = (
+        [sum(value > times for value in values.values()) for times in (2, 5)] for values in published.values()
     )
     without = "; ".join(
         f"{', '.join(game for game, value in values.items() if not np.isfinite(value))}"
@@ -98,8 +94,10 @@ def gains_figure(results: Results) -> Drawing:
     )
     caption = (
         "How far a score is above a random player's, over how far DQN's is, each with the same starts: 1 is DQN's, and "
-        f"the axis is logarithmic from there on. Gorila has more than twice of DQN's on {twice}, and more than five "
-        f"times on {five_times}, with games that are not drawn, since DQN itself is not above a random player: "
+        "the axis is logarithmic from there on. Gorila has more than twice DQN's on "
+        f"{human[0]} games with human starts and {null_op_games[0]} with null-op starts, and more than five times on "
+        f"{human[1]} and {null_op_games[1]}; these count games that are not drawn, since DQN itself is not above a "
+        "random player: "
         f"{without}. Nair et al., figure 4."
     )
     first, *_ = published.values()
@@ -120,12 +118,14 @@ def hours_figure(results: Results) -> Drawing:
         "at its own highest score": _hours(results, FinishedRun.peak),
     }
     figure, axes = charts(len(panels), list(panels), "hours of training", "games, %")
-    longest = max((run.seconds / _HOUR for run in results.runs), default=1.0)
+    longest: dict[str, float] = {}  # hours of training, by group
+    for run in results.runs:
+        longest[run.job.group] = max(longest.get(run.job.group, 0.0), run.seconds / _HOUR)
     for one, hours_by_group in zip(axes, panels.values(), strict=True):
         for number, (group, hours) in enumerate(hours_by_group.items()):
             x, share = shares(hours)
             one.step(
-                [0.0, *x, longest],
+                [0.0, *x, longest[group]],
                 [0.0, *share, share[-1] if share else 0.0],
                 f"C{number % 10}",
                 where="post",
@@ -138,7 +138,7 @@ def hours_figure(results: Results) -> Drawing:
     for one in axes:
         one.set_xscale("symlog", linthresh=1.0)
         one.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        one.set_xlim(0.0, max(longest, *_AHEAD) * 1.1)
+        one.set_xlim(0.0, max(*longest.values(), *_AHEAD) * 1.1)
         one.set_ylim(-2.0, 102.0)
         if one.lines:
             one.legend(frameon=False, fontsize=7)

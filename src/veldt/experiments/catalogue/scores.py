@@ -199,7 +199,8 @@ def _differs(request: Request) -> list[str]:
 SCORES = Experiment(
     name="scores",
     source=f"{STOOKE}, table 1 and figures 9 to 11; Nair et al. 2015 (Gorila), tables 1 to 4 and figures 3 to 5",
-    shows="Scores on Atari games of baseline and scaled configurations, in training and evaluated, and published ones.",
+    shows="Scores on Atari games of baseline and scaled configurations, in training and evaluated (with --starts also "
+    "from recorded starts), and published ones.",
     jobs=_jobs,
     draw=_draw,
     differs=_differs,
