@@ -73,6 +73,10 @@ def _asked(directory: Path) -> tuple[Experiment, Request]:
     except FileNotFoundError:
         raise SystemExit(f"{directory} has no experiment.json: name the directory of an experiment") from None
     games, recipes = tuple(asked["games"]), tuple(asked.get("recipes", ()))
+    if asked.get("starts"):
+        print(
+            f"{asked['experiment']}: the scores from --starts are left out, whose files are not in the directory"
+        )
     return EXPERIMENTS[asked["experiment"]], Request(asked["scale"], asked["seeds"], games, recipes)
 
 

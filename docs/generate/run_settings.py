@@ -10,7 +10,7 @@ from unittest import mock
 
 from veldt.config.stored_config import to_dict
 from veldt.config.train_config import RESUMABLE, SECTIONS
-from veldt.experiments.experiment import Job, Measurement, Training
+from veldt.experiments.experiment import Evaluation, Job, Measurement, Training
 from veldt.recipes import find
 from veldt.recipes.overrides import build_config
 from veldt.runs import strict_json
@@ -70,6 +70,8 @@ def _kind(job: Job) -> str:
     """Returns what jobs have in common that differ in their seed only."""
     if isinstance(job, Measurement):
         return " ".join(job.words)
+    if isinstance(job, Evaluation):
+        return f"{_kind(job.of)}, from recorded starts"
     return f"{job.chart}, {job.group}: {job.recipe} on {job.env}"
 
 

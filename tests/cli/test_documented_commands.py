@@ -11,9 +11,11 @@ import pytest
 
 import veldt
 from documentation import PAGES, ROOT, write_files
+from starts_files import write
 from veldt.api import training
 from veldt.cli import main
 from veldt.cli.entry import VERBS
+from veldt.cli.verbs import play
 from veldt.experiments import run as experiments
 from veldt.exporting import graph_files
 from veldt.systems.run import run_system
@@ -30,6 +32,7 @@ PLACES = {
     "RECIPE": "ppo",
     "NAME": "ppo",
     "ALGORITHM": "a2c",
+    "DIRECTORY": "starts",
 }
 # Code of a page that does not show it as a file.
 CODE = {"mine:make_env": "gymnasium:make", "mine:network": "torch.nn:Linear"}
@@ -87,7 +90,12 @@ def test_documented_commands_run(
     if "FILE" in words:
         starts = veldt.record_starts(run, starts=2)
         words = [str(starts.path) if word == "FILE" else word for word in words]
+    if "starts" in words:
+        write(tmp_path / "starts")
+    elif "starts/Pong.safetensors" in words:
+        (tmp_path / "starts").mkdir()
     monkeypatch.setattr(training, "run_system", stop_if_new)
+    monkeypatch.setattr(play, "record", stop)
     monkeypatch.setattr(experiments, "run_experiment", stop)
     monkeypatch.setattr(tuning, "tune", stop)
     monkeypatch.setattr(graph_files, "captured", lambda graph: None)
@@ -104,7 +112,7 @@ def test_documented_commands_run(
     except SystemExit as stopped:  # after --help
         assert not stopped.code
     except Parsed:
-        assert words[0] in ("train", "experiment", "tune", "bench")
+        assert words[0] in ("train", "experiment", "tune", "bench", "record-starts")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,11 @@ from veldt.setting_text import as_words
 
 if TYPE_CHECKING:
     from veldt.experiments.figures import Exhibit
+    from veldt.experiments.recorded_starts import RecordedStarts
     from veldt.experiments.results import Results
+
+# Of an evaluation, on one core; an Atari policy plays at about this speed.
+_EVALUATION_START_S, _EVALUATION_SPS = 8.0, 500.0
 
 Scale = Literal["small", "paper"]
 
@@ -25,13 +29,14 @@ class Request:
     """What the user asks of an experiment.
 
     `seeds` is the number of seeds (1, 2, ...). `games` are the ids of environments, and `recipes` the names of recipes,
-    () for those of the experiment.
+    () for those of the experiment. From `starts`, the runs of their games are evaluated.
     """
 
     scale: Scale
     seeds: int
     games: tuple[str, ...] = ()
     recipes: tuple[str, ...] = ()
+    starts: tuple[RecordedStarts, ...] = ()
 
     @property
     def is_small(self) -> bool:
@@ -120,7 +125,55 @@ class Measurement:
         return [sys.executable, "-m", "veldt", *self.words]
 
 
-Job = Training | Measurement
+@dataclass(frozen=True, kw_only=True, eq=False)  # a job is only itself: the key of its result
+class Evaluation:
+    """The evaluation of a trained run from recorded starts; it begins when its training `of` is done."""
+
+    of: Training
+    starts: RecordedStarts
+    cores: int = 1
+
+    @property
+    def group(self) -> str:
+        return self.of.group
+
+    @property
+    def chart(self) -> str:
+        return self.of.chart
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes."""
+        return _EVALUATION_START_S + self.starts.steps / _EVALUATION_SPS
+
+    @property
+    def name(self) -> str:
+        return f"{self.of.name}-from-starts"
+
+    def command(self, run: Path) -> list[str]:
+        """Returns the command that evaluates the run in the directory `run`."""
+        what = ["evaluate", str(run), "--starts", str(self.starts.path), "--json"]
+        registered_by = RECIPES.plugin_of(self.of.recipe)
+        return [sys.executable, "-m", "veldt", *what, *(["--plugin", registered_by] if registered_by else [])]
+
+
+Job = Training | Measurement | Evaluation
+
+
+def needed_by(job: Job) -> Training | None:
+    """Returns the training that has to be done before a job can begin; None if it can begin at once."""
+    return job.of if isinstance(job, Evaluation) else None
+
+
+def with_evaluations(trainings: Iterable[Training], request: Request) -> list[Job]:
+    """Returns the trainings, each with its evaluation after it if there are recorded starts of its environment."""
+    starts = {one.env: one for one in request.starts}
+    jobs: list[Job] = []
+    for training in trainings:
+        jobs.append(training)
+        if training.env in starts:
+            jobs.append(Evaluation(of=training, starts=starts[training.env]))
+    return jobs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +195,7 @@ class Experiment:
         env_of: returns the id in `Request.games` of an environment that the user names. UsageError if it is unknown.
         normalises: whether the scores are compared with those of humans.
         compares_recipes: whether the user may name the recipes that are trained (`Request.recipes`).
+        takes_starts: whether its runs can be evaluated from recorded starts (`Request.starts`).
     """
 
     name: str
@@ -157,6 +211,7 @@ class Experiment:
     env_of: Callable[[str], str] = env_of_game
     normalises: bool = False
     compares_recipes: bool = False
+    takes_starts: bool = False
 
 
 def file_name(text: str) -> str:

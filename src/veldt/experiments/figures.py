@@ -23,6 +23,12 @@ except ImportError as error:  # veldt was installed without what it depends on
 
 _WIDTH, _HEIGHT = 4.6, 3.3  # inches of a chart
 _MOST_IN_A_ROW = 3
+_ROWS_WIDTH, _ROW, _AROUND = (
+    9.2,
+    0.19,
+    1.6,
+)  # inches: of a chart of rows, of a row, and what is around all of them
+_MARKERS, _NUM_COLOURS = "osD^vPX<>*", 10
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -152,6 +158,52 @@ def _draw_references(axes: Axes, references: Mapping[str, float | Line]) -> None
             )
         else:
             axes.axhline(values, color="0.4", linestyle=linestyle, linewidth=1, label=label)
+
+
+def dots(
+    title: str,
+    caption: str,
+    rows: Sequence[str],
+    series: Mapping[str, Mapping[str, float]],
+    horizontal: str,
+    *,
+    references: Mapping[str, float],
+    names_have_the_colour_of_the_highest: bool = False,
+) -> Drawing:
+    """Returns a chart with a row for each name and a dot for each value of `series`, by label and row.
+
+    Values that are not finite are left out. The axis is linear up to 1, and logarithmic from there on.
+
+    Args:
+        rows: names, from above.
+        references: vertical lines by label.
+        names_have_the_colour_of_the_highest: whether a row's name has the colour of the series with its highest value.
+    """
+    figure = Figure(figsize=(_ROWS_WIDTH, _AROUND + _ROW * max(len(rows), 1)), layout="constrained", dpi=110)
+    axes = figure.subplots()
+    place = {row: number for number, row in enumerate(rows)}
+    for number, (label, values) in enumerate(series.items()):
+        points = [(value, place[row]) for row, value in values.items() if np.isfinite(value)]
+        x, y = zip(*points, strict=True) if points else ((), ())
+        marker, colour = _MARKERS[number % len(_MARKERS)], f"C{number % _NUM_COLOURS}"
+        axes.plot(x, y, linestyle="", marker=marker, color=colour, markersize=5, alpha=0.85, label=label)
+    for (label, value), linestyle in zip(references.items(), ("--", ":"), strict=False):
+        axes.axvline(value, color="0.4", linestyle=linestyle, linewidth=1, label=label, zorder=1)
+    axes.set_xscale("symlog", linthresh=1.0)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_yticks(range(len(rows)), rows, fontsize=8)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel(horizontal)
+    axes.grid(alpha=0.25)
+    axes.set_axisbelow(True)
+    if names_have_the_colour_of_the_highest:
+        for text, row in zip(axes.get_yticklabels(), rows, strict=True):
+            values_of_row = enumerate(values.get(row, math.nan) for values in series.values())
+            known = [(value, -number) for number, value in values_of_row if math.isfinite(value)]
+            if known:
+                text.set_color(f"C{-max(known)[1] % _NUM_COLOURS}")
+    figure.legend(loc="outside upper center", frameon=False, fontsize=8, ncols=4)
+    return Drawing(title, caption, figure)
 
 
 @dataclass(frozen=True)

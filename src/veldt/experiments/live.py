@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from veldt.experiments.experiment import Job, Training
+from veldt.experiments.experiment import Evaluation, Job, Training
 from veldt.experiments.scheduler import JobProgress
 from veldt.experiments.workspace import Workspace
 from veldt.formatting import as_float, decimal, duration
@@ -88,7 +88,7 @@ class LiveTable(LiveView):
 
     def _how_far(self, job: Job) -> tuple[str, str]:
         if not isinstance(job, Training):
-            return "measuring", ""
+            return "evaluating" if isinstance(job, Evaluation) else "measuring", ""
         path = self._workspace.run_path(job)
         row = last_row(path)
         if row is None:

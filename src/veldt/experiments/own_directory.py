@@ -28,7 +28,7 @@ class OwnDirectory:
         asked: JSON values by name; a value may be an object of further values.
         name_in_messages: returns how messages call a value of `asked`: by its name, or by `name.inner name`.
         before: names of files that may be there before the command has begun.
-        may_grow: names of whole numbers in `asked` that may be larger later.
+        may_grow: names of whole numbers in `asked` that may be larger later, and of objects that may have more in them.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class OwnDirectory:
     def _check_asked(self) -> None:
         before, now = _flat(self.read_json(self._path)), _flat(self._asked)
         for name in now | before:
-            if name in self._may_grow and _is_larger(now.get(name), before.get(name)):
+            if self._may_become(name, now, before):
                 self._has_grown = True
             elif before.get(name) != now.get(name):
                 made, asked_now = in_sentence(before.get(name)), in_sentence(now.get(name))
@@ -130,6 +130,12 @@ class OwnDirectory:
                     f"{self.root} was made with {self._name_in_messages(name)} {made}, and {asked_now} is asked now: "
                     "continue it with the same, or name another directory by --out"
                 )
+
+    def _may_become(self, name: str, now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+        """Returns whether the value `name` is more than it was: a larger number, or a new one in an object."""
+        outer = name.partition(".")[0]
+        is_new = name != outer and name not in before
+        return outer in self._may_grow and (is_new or _is_larger(now.get(name), before.get(name)))
 
 
 def _flat(asked: Mapping[str, Any]) -> dict[str, Any]:

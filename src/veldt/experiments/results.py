@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from veldt.errors import UsageError
-from veldt.experiments.experiment import Measurement, Request, Training
+from veldt.experiments.experiment import Evaluation, Measurement, Request, Training
 from veldt.experiments.speed import speed_while_learning
 from veldt.formatting import as_float
 from veldt.report import statistics
-from veldt.report.finished_episodes import first_reached
+from veldt.report.finished_episodes import first_highest, first_reached
 from veldt.runs.directory import RunDirectory
 from veldt.runs.episodes import read_episodes
 from veldt.tracking.metrics import read_metrics
@@ -125,6 +125,11 @@ class FinishedRun:
         reached = first_reached(*self.episodes, score)
         return float("nan") if reached is None else reached
 
+    def peak(self) -> float:
+        """Returns the step at which the mean return of 100 episodes was first highest; NaN with fewer episodes."""
+        highest = first_highest(*self.episodes)
+        return float("nan") if highest is None else highest
+
     def seconds_at(self, step: float | np.ndarray) -> Any:
         """Returns the seconds of training at which the run was at `step`."""
         known = [(row["step"], row["seconds"]) for row in self.rows]
@@ -151,6 +156,19 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Evaluated:
+    """The JSON object that the evaluation of a run from recorded starts has printed."""
+
+    job: Evaluation
+    values: dict[str, Any]
+
+    @property
+    def score(self) -> float:
+        """The mean raw return after the starts; NaN if it is not there."""
+        return as_float(self.values.get("ep_return_mean"))
+
+
+@dataclass(frozen=True)
 class Results:
     """All results that there are of an experiment; `missing` names the jobs that have none."""
 
@@ -158,9 +176,13 @@ class Results:
     runs: Sequence[FinishedRun]
     measured: Sequence[Measured]
     missing: Sequence[str]
+    evaluated: Sequence[Evaluated] = ()
 
     def records(self) -> list[dict[str, Any]]:
-        """Returns what each run and each measurement says of itself, with its hardware and versions."""
+        """Returns what each run and each measurement says of itself, with its hardware and versions.
+
+        An evaluation says nothing of that.
+        """
         return [*(run.record for run in self.runs), *(one.values for one in self.measured)]
 
     def charts(self) -> dict[str, dict[str, list[FinishedRun]]]:
@@ -169,6 +191,13 @@ class Results:
         for run in self.runs:
             charts.setdefault(run.job.chart, {}).setdefault(run.job.group, []).append(run)
         return charts
+
+    def from_starts(self) -> dict[tuple[str, str], list[Evaluated]]:
+        """Returns the evaluations from recorded starts by (chart, group), in the order of the jobs."""
+        found: dict[tuple[str, str], list[Evaluated]] = {}
+        for one in self.evaluated:
+            found.setdefault((one.job.chart, one.job.group), []).append(one)
+        return found
 
     def groups(self) -> Iterator[tuple[str, str, list[FinishedRun]]]:
         """Yields (chart, group, runs)."""

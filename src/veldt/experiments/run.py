@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 
 from veldt.errors import UsageError, VeldtError
-from veldt.experiments.experiment import Experiment, Job, Request, Training
+from veldt.experiments.experiment import Experiment, Job, Request, Training, needed_by
 from veldt.experiments.live import LiveTable
 from veldt.experiments.page import page_of, write_page
-from veldt.experiments.planning.checks import check_installed, check_jobs, check_names
+from veldt.experiments.planning.checks import check_installed, check_jobs, check_names, check_starts
 from veldt.experiments.planning.estimate import least_seconds, measure_speeds, seconds_of, total_seconds
 from veldt.experiments.planning.memory import Memory, memory_for
 from veldt.experiments.planning.plan import hours_of, plan_table
@@ -59,6 +59,7 @@ def run_experiment(
             check_names(jobs)
             left = [job for job in jobs if not workspace.is_done(job)]
             memory = memory_for(left, check_jobs(left, request))
+            check_starts(left)
             _planned(workspace, experiment, jobs, left, console, budget_hours, memory)
         except VeldtError:
             workspace.discard_unless_begun()
@@ -85,12 +86,13 @@ def _planned(
         say(f"No human score is published of {', '.join(unknown)}: the raw scores are shown alone.")
     if not left:
         return
-    _refuse_small(budget_hours, min(least_seconds(job, steps[job]) for job in left), "at least")
+    first = [job for job in left if needed_by(job) not in steps]  # the others need one of these
+    _refuse_small(budget_hours, min(least_seconds(job, steps[job]) for job in first), "at least")
     speeds = measure_speeds(workspace, left, partial(say, style="dim"))
     seconds = {job: seconds_of(job, steps[job], speeds) for job in left}
     known = {job: alone for job, alone in seconds.items() if not math.isnan(alone)}
     if len(known) == len(left):  # one of which that is not known may be short enough
-        _refuse_small(budget_hours, min(known.values()), "about")
+        _refuse_small(budget_hours, min(known[job] for job in first), "about")
     say(plan_table(seconds, speeds))
     if limit := memory.limit():
         say(limit)
@@ -180,5 +182,6 @@ def _command(experiment: Experiment, request: Request, root: Path) -> str:
     seeds = ("--seeds", str(request.seeds)) if experiment.repeats else ()
     games = ("--games", *request.games) if request.games else ()
     recipes = ("--recipes", *request.recipes) if request.recipes else ()
-    what = ("--scale", request.scale, *seeds, *games, *recipes, "--out", str(root))
+    starts = ("--starts", str(request.starts[0].path.parent)) if request.starts else ()
+    what = ("--scale", request.scale, *seeds, *games, *recipes, *starts, "--out", str(root))
     return shlex.join(("veldt", "experiment", experiment.name, *what))

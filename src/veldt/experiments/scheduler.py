@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from veldt.errors import VeldtError
-from veldt.experiments.experiment import Job, Measurement
+from veldt.experiments.experiment import Job, Training, needed_by
 from veldt.experiments.planning.memory import ENOUGH, Memory
 from veldt.experiments.side_by_side import EndedCommand, SideBySide
 from veldt.experiments.workspace import Workspace
@@ -28,7 +28,8 @@ class JobProgress:
 
 
 class Scheduler:
-    """Runs jobs, each in a process of its own and on cores of its own. A job that fails does not end the others.
+    """Runs jobs, each in a process of its own and on cores of its own. A job that fails does not end the others,
+    except those that need it.
 
     Args:
         show: called whenever something has changed, and several times a second.
@@ -73,18 +74,29 @@ class Scheduler:
 
     def _start_what_fits(self) -> None:
         self.progress.is_over_budget = time.monotonic() > self._until
-        while self.progress.waiting and not self.progress.is_over_budget:
-            job = self.progress.waiting[0]
+        while not self.progress.is_over_budget and (job := self._next()) is not None:
             if not self._running.fits(job.cores) or not self._memory.fits(job, self.progress.started):
                 return
-            self.progress.waiting.pop(0)
+            self.progress.waiting.remove(job)
             try:
                 command = self._workspace.command(job)
             except VeldtError as error:
-                self.progress.failed[job] = str(error)
+                self._fail(job, str(error))
                 continue
             self._running.start(job, command, job.cores)
             self.progress.started[job] = time.monotonic()
+
+    def _fail(self, job: Job, why: str) -> None:
+        """Counts a job as failed, and with it each that needs it."""
+        self.progress.failed[job] = why
+        for one in [one for one in self.progress.waiting if needed_by(one) is job]:
+            self.progress.waiting.remove(one)
+            self.progress.failed[one] = f"the run {job.name}, which it evaluates, has failed"
+
+    def _next(self) -> Job | None:
+        """Returns the first job that need not wait for a training; None if there is none."""
+        done = {None, *self.progress.done}
+        return next((job for job in self.progress.waiting if needed_by(job) in done), None)
 
     def _collect(self) -> None:
         for ended in self._running.ended():
@@ -94,13 +106,13 @@ class Scheduler:
                 self.progress.done.append(ended.key)
             except VeldtError as error:
                 _refuse_full_disk(ended.key, str(error))
-                self.progress.failed[ended.key] = str(error)
+                self._fail(ended.key, str(error))
 
     def _check(self, ended: EndedCommand[Job]) -> None:
-        """Keeps a measurement's result. VeldtError if the job has failed."""
+        """Keeps what a job that is no training has printed. VeldtError if the job has failed."""
         if ended.code != 0:
             raise VeldtError(ended.sentence or f"exited with code {ended.code}")
-        if isinstance(ended.key, Measurement):
+        if not isinstance(ended.key, Training):
             self._workspace.keep(ended.key, ended.printed)
         elif not self._workspace.is_done(ended.key):
             raise VeldtError("ended before its steps were done")

@@ -52,6 +52,16 @@ def first_reached(step: np.ndarray, returns: np.ndarray, score: float) -> float 
     return float(step[WINDOW - 1 + reached[0]]) if len(reached) else None
 
 
+def first_highest(step: np.ndarray, returns: np.ndarray) -> float | None:
+    """Returns the agent steps at which the mean of the last 100 returns was first highest; None with fewer episodes.
+
+    Args:
+        step, returns: as for `first_reached`.
+    """
+    means = mean_of_last(returns)[WINDOW - 1 :]
+    return float(step[WINDOW - 1 + int(means.argmax())]) if len(means) else None
+
+
 def mean_of_last(values: np.ndarray, window: int = WINDOW) -> np.ndarray:
     """For each of `values` the mean of the last `window` until then, of all while there are fewer: float64 [values]."""
     sums = np.concatenate(([0.0], np.cumsum(values)))

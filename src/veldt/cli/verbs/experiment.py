@@ -30,6 +30,10 @@ class ExperimentArguments:
     """Environments in place of the experiment's: names of Atari games (Pong), or ids."""
     recipes: tuple[str, ...] = ()
     """Recipes in place of the experiment's; only of scores and minatar, which compare recipes."""
+    starts: Path | None = None
+    """A directory with a file of recorded starts for each game, GAME.safetensors (Pong.safetensors for ALE/Pong-v5), as
+    veldt record-starts --out writes them: each run of these games is also evaluated from them, when it is trained. Only
+    of scores; an experiment that is there may be given them later."""
     budget: float | None = None
     """Hours after which no further run is started; the page shows what there is."""
     plan: bool = False
@@ -56,6 +60,7 @@ def experiment(arguments: list[str]) -> str:
         raise UsageError(f"--budget is {asked.budget:g}: it must be a number of hours, more than 0")
     from veldt.experiments.experiment import Request
     from veldt.experiments.planning.games import resolved
+    from veldt.experiments.recorded_starts import with_starts
     from veldt.experiments.run import run_experiment
     from veldt.experiments.workspace import seeds_of
     from veldt.recipes import find
@@ -71,13 +76,21 @@ def experiment(arguments: list[str]) -> str:
         raise UsageError(
             f"--recipes has no effect: {chosen.name} trains its own recipes; leave it out ({others} take others)"
         )
+    if asked.starts is not None and not chosen.takes_starts:
+        others = " and ".join(one.name for one in EXPERIMENTS.values() if one.takes_starts)
+        raise UsageError(
+            f"--starts has no effect: {chosen.name} evaluates no run from recorded starts; leave it out ({others} does)"
+        )
     recipes = tuple(dict.fromkeys(find(name).name for name in asked.recipes))
     root = asked.out or Path("experiments") / f"{chosen.name}-{asked.scale}"
     small, papers = chosen.seeds
     seeds = asked.seeds or seeds_of(root) or (small if asked.scale == "small" else papers)
+    request = Request(asked.scale, seeds, resolved(asked.games, chosen.env_of), recipes)
+    if asked.starts is not None:
+        request = with_starts(chosen, request, asked.starts)
     page = run_experiment(
         chosen,
-        Request(asked.scale, seeds, resolved(asked.games, chosen.env_of), recipes),
+        request,
         root,
         output_console(),
         budget_hours=math.inf if asked.budget is None else asked.budget,

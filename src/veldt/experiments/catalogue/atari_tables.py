@@ -16,7 +16,7 @@ from veldt.report import statistics
 from veldt.report.normalising import human_normalised, is_normalisable, raw_score
 from veldt.report.published import published_score, published_scores
 
-_DQN, _GORILA = "DQN (Mnih et al. 2015)", "Gorila (Nair et al. 2015)"
+DQN, GORILA = "DQN (Mnih et al. 2015)", "Gorila (Nair et al. 2015)"
 # Configuration: the paper recipe ("" for those that are quoted), and the average and median human-normalised scores of
 # 49 games in table 1 of Stooke & Abbeel ("": from the published scores of the games).
 CONFIGURATIONS = {
@@ -26,19 +26,24 @@ CONFIGURATIONS = {
     "PPO 8-env": ("ppo-8x256", "2.8 · 1.2"),
     "PPO 128-env": ("ppo-128x16", "9.8 · 0.97"),
     "APPO 8×8-env": ("appo-8", "8.8 · 1.2"),
-    _DQN: ("", ""),
-    _GORILA: ("gorila", ""),
+    DQN: ("", ""),
+    GORILA: ("gorila", ""),
     "DQN-32 (van Hasselt et al. 2016)": ("", "2.4 · 0.96"),
     "DQN-512": ("dqn-512", "9.8 · 1.4"),
     "CatDQN-32 (Bellemare et al. 2017)": ("", "25.5 · 2.1"),
     "CatDQN-2048": ("c51-2048", "22.1 · 2.9"),
     "ε-Rainbow-512": ("rainbow-512", "22.4 · 2.5"),
 }
-_AGENTS = {_DQN: "DQN", _GORILA: "Gorila"}
+_ALL_GAMES = (
+    "Alien Amidar Assault Asterix Asteroids Atlantis BankHeist BattleZone BeamRider Bowling Boxing "
+    "Breakout Centipede ChopperCommand CrazyClimber DemonAttack DoubleDunk Enduro FishingDerby Freeway "
+    "Frostbite Gopher Gravitar Hero IceHockey Jamesbond Kangaroo Krull KungFuMaster MontezumaRevenge "
+    "MsPacman NameThisGame Pong PrivateEye Qbert Riverraid RoadRunner Robotank Seaquest SpaceInvaders "
+    "StarGunner Tennis TimePilot Tutankham UpNDown Venture VideoPinball WizardOfWor Zaxxon"
+)
+GAMES = tuple(_ALL_GAMES.split())  # of both papers
+_AGENTS = {DQN: "DQN", GORILA: "Gorila"}
 _GOALS = (0.1, 0.5, 1.0)  # human-normalised scores whose time is shown
-_HOUR = 3600.0
-# Hours after which Gorila with 100 bundles is above DQN's score, and on how many of 49 games (Nair et al., figure 5).
-_AHEAD = {6: 19, 12: 23, 24: 30, 36: 38}
 
 Scores = dict[str, dict[str, list[float]]]  # human-normalised, by configuration and game, of each seed
 
@@ -93,7 +98,7 @@ def normalised_table(
     caption = (
         f"0 is a random player, 1 a human; null-op starts. {means} The interval of the IQM is the bootstrap's over "
         "seeds, stratified by game and made wider for few seeds. Published: Stooke & Abbeel's table 1; of "
-        f"{_DQN} and {_GORILA}, from their evaluations of each game, with the same scores of humans."
+        f"{DQN} and {GORILA}, from their evaluations of each game, with the same scores of humans."
     )
     if left_out:
         caption += f" Without a published human score, and left out: {', '.join(left_out)}."
@@ -102,10 +107,11 @@ def normalised_table(
 
 def _published_aggregates(configuration: str) -> str:
     agent = _AGENTS.get(configuration)
-    return CONFIGURATIONS[configuration][1] if agent is None else _average_and_median(agent, "no-op")
+    return CONFIGURATIONS[configuration][1] if agent is None else average_and_median(agent, "no-op")
 
 
-def _average_and_median(agent: str, starts: str) -> str:
+def average_and_median(agent: str, starts: str) -> str:
+    """Returns the average and the median of an agent's published human-normalised scores, in words."""
     scores = published_scores(agent, starts)
     values = [human_normalised(score, game, starts) for game, score in scores.items()]
     return f"{np.mean(values):.2g} · {np.median(values):.2g}"
@@ -130,7 +136,7 @@ def evaluation_table(results: Results) -> Table:
         )
     header = (
         *("game", "configuration", "seeds that are evaluated", "training", "evaluation"),
-        *("training, normalised", "evaluation, normalised", _DQN, _GORILA),
+        *("training, normalised", "evaluation, normalised", DQN, GORILA),
     )
     caption = (
         "Mean raw returns: of training, of the episodes in the last tenth of the steps; of evaluation, of the whole "
@@ -143,28 +149,6 @@ def _normalised(scores: Sequence[float], game: str) -> str:
     if not is_normalisable(game):
         return "–"
     return number(*interval([human_normalised(score, game) for score in scores]))
-
-
-def starts_table() -> Table:
-    """Returns the published scores with null-op and with human starts."""
-    rows = []
-    for starts, name in (("no-op", "null-op"), ("human", "human")):
-        dqn, gorila = published_scores("DQN", starts), published_scores("Gorila", starts)
-        ahead = sum(score > dqn[game] for game, score in gorila.items())
-        both = (_average_and_median(agent, starts) for agent in ("DQN", "Gorila"))
-        rows.append((name, *both, f"{ahead} of {len(gorila)}"))
-    header = (
-        "starts",
-        "DQN, average · median",
-        "Gorila, average · median",
-        "games in which Gorila is better",
-    )
-    caption = (
-        "Published human-normalised scores: Nair et al. 2015, tables 1 to 4, of DQN with null-op starts Mnih et al. "
-        "2015. The scores of humans and of a random player are those of the same starts. `veldt evaluate RUN --starts "
-        "FILE` gives the normalised score of a run here from human starts."
-    )
-    return Table("Published with null-op and human starts", header, rows, caption)
 
 
 def times_table(results: Results) -> Table:
@@ -189,34 +173,12 @@ def times_table(results: Results) -> Table:
     return Table("Time to a score", header, rows, caption)
 
 
-def ahead_table(results: Results) -> Table:
-    """Returns on how many games each configuration is at DQN's published score after some hours."""
-    times: dict[str, list[float]] = {}  # of each game, infinite if a seed does not reach it
-    for chart, group, runs in results.groups():
-        score = published_score("DQN", chart)
-        if score is not None:
-            _, seconds = _reached(runs, score)
-            mean = float(np.mean(seconds)) if len(seconds) == len(runs) else float("inf")
-            times.setdefault(group, []).append(mean)
-    rows = [
-        (group, *(f"{sum(one <= hours * _HOUR for one in means)} of {len(means)}" for hours in _AHEAD))
-        for group, means in times.items()
-    ]
-    rows.append(("Gorila, 100 bundles (Nair et al. 2015)", *(f"{games} of 49" for games in _AHEAD.values())))
-    header = ("configuration", *(f"within {hours} hours" for hours in _AHEAD))
-    caption = (
-        f"Games in which all seeds come to the score of {_DQN}, after this mean time. Here: the mean return of 100 "
-        "episodes of training; in figure 5 of Nair et al., evaluations beside those of their own DQN."
-    )
-    return Table("Games with DQN's score", header, rows, caption)
-
-
 def _goals(game: str) -> dict[str, float]:
     """Returns the raw scores whose time is shown, by what they are."""
     shares = _GOALS if is_normalisable(game) else ()
     dqn = published_score("DQN", game)
     return {f"{share:.0%} of a human": raw_score(share, game) for share in shares} | (
-        {} if dqn is None else {_DQN: dqn}
+        {} if dqn is None else {DQN: dqn}
     )
 
 

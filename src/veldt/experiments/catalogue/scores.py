@@ -9,13 +9,12 @@ import numpy as np
 
 from veldt.experiments.catalogue.atari_tables import (
     CONFIGURATIONS,
+    GAMES,
     Scores,
-    ahead_table,
     array_of,
     evaluation_table,
     known_scores,
     normalised_table,
-    starts_table,
     times_table,
 )
 from veldt.experiments.catalogue.common import (
@@ -27,8 +26,15 @@ from veldt.experiments.catalogue.common import (
     scores_table,
     seeded,
 )
+from veldt.experiments.catalogue.nair_figures import (
+    ahead_table,
+    gains_figure,
+    hours_figure,
+    human_starts_figure,
+)
+from veldt.experiments.catalogue.starts_tables import from_starts_table, starts_differ, starts_table
 from veldt.experiments.catalogue.verdicts import NOTHING_YET, Verdict, at_least, comparison, over_games
-from veldt.experiments.experiment import Experiment, Request, Training
+from veldt.experiments.experiment import Experiment, Job, Request, Training, with_evaluations
 from veldt.experiments.figures import Exhibit, Line, learning_curves, number
 from veldt.experiments.planning.games import env_of_atari_game
 from veldt.experiments.results import Results
@@ -47,30 +53,23 @@ _CORES = {"a3c-3x16": 3, "appo-8": 8, "gorila": 0}  # of other recipes one; 0 is
 _SMALL = ("A2C 16-env", "A2C 128-env")  # one that is scaled, and what it is to match
 _SMALL_STEPS = 500_000  # 2 M frames
 _SMALL_EVALUATION = 20_000  # steps; the recipes have 125,000
-_GAMES = (
-    "Alien Amidar Assault Asterix Asteroids Atlantis BankHeist BattleZone BeamRider Bowling Boxing Breakout Centipede "
-    "ChopperCommand CrazyClimber DemonAttack DoubleDunk Enduro FishingDerby Freeway Frostbite Gopher Gravitar Hero "
-    "IceHockey Jamesbond Kangaroo Krull KungFuMaster MontezumaRevenge MsPacman NameThisGame Pong PrivateEye Qbert "
-    "Riverraid RoadRunner Robotank Seaquest SpaceInvaders StarGunner Tennis TimePilot Tutankham UpNDown Venture "
-    "VideoPinball WizardOfWor Zaxxon"
-)
 
 
-def _jobs(request: Request) -> list[Training]:
+def _jobs(request: Request) -> list[Job]:
     envs = _envs(request)
     configurations = _configurations(request)
     lengths = {recipe: _length(request, recipe, envs[0]) for recipe in configurations.values()}
-    jobs = []
+    jobs: list[Training] = []
     for env in envs:
         for label, recipe in configurations.items():
             cores = cores_of(recipe) if request.recipes else _CORES.get(recipe, 1)
             settings = {**ALONE, **lengths[recipe]}
             jobs += seeded(request, group=label, recipe=recipe, env=env, settings=settings, cores=cores)
-    return jobs
+    return with_evaluations(jobs, request)
 
 
 def _envs(request: Request) -> tuple[str, ...]:
-    games = ("Pong", "Breakout") if request.is_small else tuple(_GAMES.split())
+    games = ("Pong", "Breakout") if request.is_small else GAMES
     return request.envs(*(f"ALE/{game}-v5" for game in games))
 
 
@@ -127,12 +126,19 @@ def _draw(results: Results) -> Exhibit:
             "Each run is evaluated at its end.",
         ),
         evaluation_table(results),
+        *([from_starts_table(results)] if request.starts else []),
         starts_table(),
         times_table(results),
         ahead_table(results),
         scores_table(results),
     ]
-    return Exhibit(_says(request, scores), [learning_curves(results, references=_published(results))], tables)
+    drawings = [
+        learning_curves(results, references=_published(results)),
+        human_starts_figure(results),
+        gains_figure(results),
+        hours_figure(results),
+    ]
+    return Exhibit(_says(request, scores), drawings, tables)
 
 
 def _says(request: Request, scores: Scores) -> str:
@@ -186,16 +192,15 @@ def _differs(request: Request) -> list[str]:
         *sentences,
         "The verdict and the curves are of the scores of training, with its exploration; beside them is an evaluation "
         f"at the end of each run{evaluation}, not the best one during training.",
-        "Null-op starts only: human starts need games that a human has played. `veldt record-starts` with `--play` "
-        "records them, and `veldt evaluate RUN --starts FILE` gives the score of a run from them, also normalised by "
-        "the scores of humans from human starts.",
+        *starts_differ(request, _envs(request)),
     ]
 
 
 SCORES = Experiment(
     name="scores",
     source=f"{STOOKE}, table 1 and figures 9 to 11; Nair et al. 2015 (Gorila), tables 1 to 4 and figures 3 to 5",
-    shows="Scores on Atari games of baseline and scaled configurations, in training and evaluated, and published ones.",
+    shows="Scores on Atari games of baseline and scaled configurations, in training and evaluated (with --starts also "
+    "from recorded starts), and published ones.",
     jobs=_jobs,
     draw=_draw,
     differs=_differs,
@@ -205,4 +210,5 @@ SCORES = Experiment(
     env_of=env_of_atari_game,
     normalises=True,
     compares_recipes=True,
+    takes_starts=True,
 )

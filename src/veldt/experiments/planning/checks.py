@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from veldt.envs.arrangement import probe_spec
 from veldt.envs.settings import AtariConfig
-from veldt.envs.spec import EnvSpec
+from veldt.envs.spec import ActionSpec, EnvSpec
 from veldt.errors import UsageError
-from veldt.experiments.experiment import Experiment, Job, Request, Training
+from veldt.experiments.experiment import Evaluation, Experiment, Job, Request, Training
 from veldt.experiments.planning.kinds import kind_of, one_of_each_kind
 from veldt.formatting import gib
 from veldt.networks.own import NO_PARTS
@@ -56,6 +56,18 @@ def check_jobs(jobs: Sequence[Job], request: Request) -> dict[str, int]:
             # It does not say which of the experiment's recipes and environments it is about.
             raise UsageError(f"{job.recipe} on {job.env} cannot begin: {error}") from error
     return buffers
+
+
+def check_starts(jobs: Sequence[Job]) -> None:
+    """Raises UsageError where a run could not be evaluated from its starts: these are of other settings."""
+    actions: dict[tuple[str, bool], ActionSpec] = {}
+    for job in {(kind_of(job.of), job.of.env): job for job in jobs if isinstance(job, Evaluation)}.values():
+        run = configure(job.of.recipe, job.of.env, {}, None, NO_PARTS, job.of.settings)
+        atari = run.config.atari
+        taken = run.source.name, atari.full_action_space
+        if taken not in actions:  # the other settings do not change them
+            actions[taken] = probe_spec(run.source, atari).action
+        job.starts.starts.refuse_other(run.source, atari, actions[taken])
 
 
 def _check_memory(job: Training, needed: int, request: Request) -> None:

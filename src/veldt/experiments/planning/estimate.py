@@ -16,7 +16,7 @@ from typing import Any
 
 from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.errors import VeldtError
-from veldt.experiments.experiment import Job, Measurement, Training
+from veldt.experiments.experiment import Job, Training, needed_by
 from veldt.experiments.machines import this_machine
 from veldt.experiments.own_directory import AGAIN
 from veldt.experiments.owned_process import OwnedProcess
@@ -52,7 +52,7 @@ def seconds_of(job: Job, steps: int, speeds: Mapping[str, float]) -> float:
 
     `steps` are those that a training still makes.
     """
-    if isinstance(job, Measurement):
+    if not isinstance(job, Training):
         return job.seconds
     return _START_S + steps / speeds[kind_of(job)]
 
@@ -63,16 +63,24 @@ def least_seconds(job: Job, steps: int) -> float:
 
 
 def total_seconds(seconds: Mapping[Job, float], memory: Memory = ENOUGH) -> float:
-    """Returns how long jobs take side by side, from how long each takes: in their order, each as soon as it fits."""
+    """Returns how long jobs take side by side, from how long each takes alone.
+
+    As in `Scheduler`: in their order, each as soon as it fits and what it needs is done.
+    """
     cores = free = len(allowed_cores())
     now, order = 0.0, itertools.count()
+    waiting = list(seconds)
     running: list[tuple[float, int, int, Job]] = []  # a heap: end, a number that no other has, cores, the job
-    for job, alone in seconds.items():
-        wanted = min(job.cores or cores, cores)
-        while wanted > free or not memory.fits(job, [one for *_, one in running]):
+    while waiting:
+        left = {*waiting, *(one for *_, one in running)}
+        job = next((one for one in waiting if needed_by(one) not in left), None)
+        wanted = min(job.cores or cores, cores) if job else 0
+        if job is None or wanted > free or not memory.fits(job, [one for *_, one in running]):
             now, _, returned, _ = heapq.heappop(running)
             free += returned
-        heapq.heappush(running, (now + alone, next(order), wanted, job))
+            continue
+        waiting.remove(job)
+        heapq.heappush(running, (now + seconds[job], next(order), wanted, job))
         free -= wanted
     return max((end for end, *_ in running), default=0.0)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from veldt.experiments.experiment import Job, Measurement, Training
+from veldt.experiments.experiment import Evaluation, Job, Measurement, Training
 from veldt.experiments.planning.kinds import kind_of
 from veldt.formatting import MISSING, count, whole
 from veldt.runs import strict_json
@@ -68,17 +68,29 @@ def hours_of(hours: float) -> str:
 
 
 def _rows(jobs: Sequence[Job]) -> list[_Row]:
-    different = _different(job.settings for job in jobs if isinstance(job, Training))
+    trained = [one for job in jobs if (one := _trained(job))]
+    different = _different(one.settings for one in trained)
     rows: dict[Any, _Row] = {}
     for job in jobs:
         if isinstance(job, Training):
             key: Any = (job.recipe, strict_json.dumps(dict(job.settings), sort_keys=True))
             kind, settings = job.recipe, _as_text(job, different)
+        elif isinstance(job, Evaluation):
+            kind, starts = f"evaluate {job.of.recipe}", "from recorded starts"
+            key = (kind, strict_json.dumps(dict(job.of.settings), sort_keys=True))
+            settings = ", ".join(filter(None, (_as_text(job.of, different), starts)))
         else:
             key = settings = job.group
             kind = " ".join(job.words[:2])
         rows.setdefault(key, _Row(kind, settings)).jobs.append(job)
     return list(rows.values())
+
+
+def _trained(job: Job) -> Training | None:
+    """Returns the training that a job is, or that it evaluates; None of a measurement."""
+    if isinstance(job, Evaluation):
+        return job.of
+    return job if isinstance(job, Training) else None
 
 
 def _different(settings: Any) -> list[str]:
@@ -98,7 +110,7 @@ def _different_flags(jobs: Sequence[Job]) -> list[str]:
     """Returns the flags of measurements that are not the same in all, each with its values."""
     words = [job.words for job in jobs if isinstance(job, Measurement)]
     columns = [list(dict.fromkeys(column)) for column in zip(*words, strict=False)]
-    envs = {job.panel for job in jobs}
+    envs = {job.chart for job in jobs}
     return [
         " ".join((before[0].removeprefix("--"), *column))
         for before, column in itertools.pairwise(columns)
@@ -107,14 +119,14 @@ def _different_flags(jobs: Sequence[Job]) -> list[str]:
 
 
 def _envs(jobs: Sequence[Job]) -> str:
-    envs = list(dict.fromkeys(job.env if isinstance(job, Training) else job.panel for job in jobs))
+    envs = list(dict.fromkeys(one.env if (one := _trained(job)) else job.chart for job in jobs))
     short = [env.rpartition(":")[2] for env in envs]
     return ", ".join(short) if len(envs) <= _FEW else f"{short[0]} and {len(envs) - 1} more"
 
 
 def _seeds(jobs: Sequence[Job]) -> str:
-    """Returns the seeds of trainings, 1-3 for 1, 2 and 3; of measurements nothing."""
-    seeds = sorted({job.seed for job in jobs if isinstance(job, Training)})
+    """Returns the seeds of trainings and of their evaluations, 1-3 for 1, 2 and 3; of measurements nothing."""
+    seeds = sorted({one.seed for job in jobs if (one := _trained(job))})
     if len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1:
         return f"{seeds[0]}-{seeds[-1]}"
     return " ".join(map(str, seeds))
