@@ -10,7 +10,7 @@ FIGURES: Mapping[str, str] = {
            v                                                                       |
         sampler ==rows==> fresh rollout, or replay buffer ==batches==> learner 0 --+
          |   ^                                                             |
- actions |   | rows        envs in two groups:                gradient, mean   (--learners N: each with
+ actions |   | rows        with a GPU in two groups:          gradient, mean   (--learners N: each with
          v   |             one steps while actions                         |    its own envs and sampler)
        envs                of the other are computed             learner 1 ...
 """,

@@ -66,12 +66,20 @@ class RoleError(VeldtError):
     """A role of a run, in a process of its own, failed for good; `details` is its traceback, or "".
 
     `is_final` is whether the same error would occur again if the run were resumed. `moment` is the env, seed and step
-    of an episode in which the role died, or "".
+    of an episode in which the role died, or "". `is_env_error` is whether an env has failed.
     """
 
-    def __init__(self, message: str, *, details: str = "", is_final: bool = True, moment: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        details: str = "",
+        is_final: bool = True,
+        moment: str = "",
+        is_env_error: bool = False,
+    ) -> None:
         super().__init__(message)
-        self.details, self.is_final, self.moment = details, is_final, moment
+        self.details, self.is_final, self.moment, self.is_env_error = details, is_final, moment, is_env_error
 
 
 class PeerLostError(RuntimeError):

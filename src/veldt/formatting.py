@@ -78,6 +78,14 @@ def duration(seconds: Any) -> str:
     return f"{rest // 86400}d {rest % 86400 // 3600:02d}h"
 
 
+def short_time(seconds: float) -> str:
+    """Formats seconds as microseconds, or from one millisecond on as milliseconds (`250 µs`, `4.2 ms`, `1,250 ms`)."""
+    if seconds < 0.9995e-3:  # what is not rounded to 1000 µs
+        return f"{seconds * 1e6:.0f} µs"
+    digits = 1 if seconds < 0.01 else 0
+    return f"{seconds * 1e3:,.{digits}f} ms"
+
+
 def gib(number_of_bytes: float) -> str:
     """Formats memory in binary units, as systems count it (`7.6 GiB`, `14,901 GiB`)."""
     number = number_of_bytes / 2**30

@@ -77,6 +77,16 @@ def test_a_signal_comes_once(number: signal.Signals, in_tmp: Path) -> None:
         assert process.stderr is not None and process.stderr.read() == ""
 
 
+def test_a_signal_to_the_command_and_then_to_its_group_is_one(in_tmp: Path) -> None:
+    """As `timeout` and some job schedulers send theirs."""
+    with waiting() as (process, _):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.8)
+        assert heard() == ["SIGINT"]
+
+
 def test_two_signals_arrive_as_two(in_tmp: Path) -> None:
     with waiting() as (process, _):
         for _ in range(2):

@@ -48,6 +48,19 @@ def test_the_chosen_arrangement_can_be_requested(
     assert (again.backend, again.processes, again.groups) == ("workers", chosen.processes, chosen.groups)
 
 
+@pytest.mark.parametrize(
+    ("accelerators", "processes", "groups"), [(0, 0, 1), (0, 4, 1), (0, 3, 2), (1, 0, 2), (1, 4, 2)]
+)
+def test_groups_alternate_where_inference_runs_beside_the_envs(
+    accelerators: int, processes: int, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an accelerator, or on one of the four cores that no env process takes."""
+    monkeypatch.setattr(arrangement, "allowed_cores", lambda: list(range(4)))
+    monkeypatch.setattr(arrangement, "worker_cores", lambda processes, accelerators: list(range(processes)))
+    chosen = plan(accelerators=accelerators, env_backend="workers", num_envs=16, processes=processes)
+    assert chosen.groups == groups
+
+
 @given(data=st.data(), groups=st.integers(1, 3), width=st.integers(3, 40))
 def test_envs_of_each_group_are_divided_evenly_among_processes(
     data: st.DataObject, groups: int, width: int
@@ -71,10 +84,10 @@ def test_a_cheap_environment_runs_in_process_and_an_expensive_one_in_workers(
 ) -> None:
     monkeypatch.setattr(arrangement, "allowed_cores", lambda: [0, 1])
     monkeypatch.setattr(arrangement, "time_message", lambda: 30e-6)
-    for step, backend in ((1e-6, "in-process"), (1e-3, "workers")):
+    for step, text, backend in ((1e-6, "1 µs", "in-process"), (1e-3, "1.0 ms", "workers")):
         monkeypatch.setattr(arrangement, "time_step", lambda source, atari, timeout, step=step: step)
         chosen = plan()
-        assert chosen.backend == backend and f"{step * 1e6:.0f} µs" in chosen.reason
+        assert chosen.backend == backend and f"a step takes {text}, " in chosen.reason
 
 
 def test_the_measurement_steps_the_environment() -> None:

@@ -17,6 +17,11 @@ def test_every_episode_of_every_env_has_a_seed_of_its_own() -> None:
     assert len({episode_seed(*which) for which in episodes}) == len(episodes)
 
 
+def test_numpy_s_numbers_are_those_of_python() -> None:
+    for number in (7, 2**32 - 1, 2**33):
+        assert derive_seed(np.int64(number), 1, np.int32(2)) == derive_seed(number, 1, 2)
+
+
 @given(
     st.lists(
         st.one_of(st.integers(0, 9), st.integers(0, 2**80), st.sampled_from([2**32 - 1, 2**32])), min_size=2

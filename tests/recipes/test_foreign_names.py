@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import veldt
+from run_state import SMALL
 from veldt.errors import UsageError
 from veldt.recipes import RECIPES, find
 from veldt.recipes.foreign_names import ABSENT, ENV, FOREIGN
@@ -206,3 +207,24 @@ def test_the_functions_of_the_api_answer_names_of_other_libraries(tmp_path: Path
         assert str(refused.value).startswith(said)
     with pytest.raises(TypeError, match="episods"):
         veldt.evaluate(run, episods=9)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ppo",), 'env is missing: give the environment to train on, as in train("ppo", "CartPole-v1")'),
+        ((), "env is missing"),
+        (
+            ("CartPole-v1",),
+            "the environment is the second argument, as in .*, and 'CartPole-v1' is no recipe",
+        ),
+    ],
+)
+def test_a_call_without_an_environment_says_where_it_goes(arguments: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UsageError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        veldt.train(*arguments)
+
+
+def test_the_environment_is_the_second_argument(tmp_path: Path) -> None:
+    run = veldt.train("ppo", "CartPole-v1", steps=64, run_dir=tmp_path / "run", quiet=True, **SMALL)
+    assert run.summary["env"] == "CartPole-v1"

@@ -197,6 +197,18 @@ def test_an_environment_that_ends_its_role_is_named_and_not_restarted(recipe: st
     sentence = r"environment faulty_envs:<Failing>, env \d \(seed \d+\) ended its process in step 2"
     assert re.search(f"{sentence}: the process exited with code 7", str(caught.value)), caught.value
     assert "restarts" not in str(caught.value)
+    assert any("--on-env-error restart" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("recipe", ["impala", "ga3c"])
+def test_an_error_of_a_role_s_environment_says_what_to_do(recipe: str, tmp_path: Path) -> None:
+    env = functools.partial(Failing, "raise", None, 3)
+    with pytest.raises(RoleError) as caught:
+        veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, steps=2_000, **ROLES[recipe])
+    notes = " ".join(caught.value.__notes__)
+    assert "a run with --on-env-error restart begins a new episode in its place instead" in notes
+    assert "veldt resume" not in notes or "when the environment is fixed, " in notes
 
 
 @pytest.mark.timeout(60)

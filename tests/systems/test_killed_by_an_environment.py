@@ -15,7 +15,7 @@ from child_runs import START_S, child, roles, wait_until
 from run_rows import events
 
 import veldt
-from environments import Scripted, Step
+from environments import Reset, Scripted, Step
 from veldt.errors import RoleError
 
 SMALL: dict[str, Any] = {"num_envs": 4, "hidden": (8,), "threads": 1, "seed": 3, "quiet": True}
@@ -57,6 +57,38 @@ def test_an_environment_that_kills_its_process_is_named_and_ends_the_run(recipe:
     assert re.fullmatch(f"{died}{limit}", str(ended.value))
     restarts = events(tmp_path / "run", "restart")
     assert 2 <= len(restarts) <= 4 and all(re.match(died, text) for text in restarts), restarts
+
+
+class KillsLearnerLater(Scripted):
+    """Kills its process in a step of its second episode, in a learner's process."""
+
+    _episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        self._episodes += 1
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Step:
+        if self._episodes == 2 and self._t == 4 and multiprocessing.parent_process() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+def kills_learner_later() -> gymnasium.Env[Any, Any]:
+    return KillsLearnerLater([(20, "terminated")])
+
+
+@pytest.mark.timeout(120)
+def test_synchronised_learners_are_not_restarted_to_the_same_death_for_ever(tmp_path: Path) -> None:
+    """From the checkpoint they come to the same step of the same episode each time."""
+    settings = SMALL | {"learners": 2, "env_backend": "in-process"}
+    with pytest.raises(RoleError) as ended:
+        veldt.train("a2c", env=kills_learner_later, run_dir=tmp_path / "run", **settings)
+    assert re.search(r"was killed by SIGKILL while it ran .*, in step 4 ", str(ended.value)), ended.value
+    limit = "It is not restarted again: it died in that step of that episode 3 times"
+    assert any(limit in note for note in ended.value.__notes__), ended.value.__notes__
+    # Which of the two learners dies first is chance.
+    assert 2 <= len(events(tmp_path / "run", "restart")) <= 4
 
 
 @pytest.mark.alone

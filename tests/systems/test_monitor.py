@@ -168,3 +168,39 @@ def test_the_waiting_time_of_all_rows_is_that_of_the_run(tmp_path: Path) -> None
     )
     # At most what was waited before the first report is too much.
     assert spent <= rows[-1]["seconds"] + 0.06
+
+
+class Shown(Progress):
+    """Keeps what is shown."""
+
+    def __init__(self) -> None:
+        super().__init__("", 100)
+        self.rows: list[dict[str, Any]] = []
+
+    def update(self, row: Any) -> None:
+        self.rows.append(dict(row))
+
+    refresh = update
+
+
+def test_a_refresh_shows_the_last_row_with_the_time_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Shown()
+    monkeypatch.setattr(sys.modules[__name__], "Progress", lambda *_: shown)
+    monitor, _, loggers = started("ppo", tmp_path)
+    monitor.refresh()
+    monitor.count_steps(5_000)
+    monitor.log(0.1, 0, {})
+    monitor.count_steps(5_000)
+    monitor.log(0.1, 4, {})
+    time.sleep(0.02)
+    monitor.refresh()
+    monitor.close()
+    loggers.close()
+    first, before_learning, row, later = shown.rows
+    assert first["step"] == 0 and first["eta_seconds"] is None
+    assert before_learning["eta_seconds"] is None, "the steps before learning starts are faster"
+    assert later["step"] == row["step"] == 10_000
+    gone = later["seconds"] - row["seconds"]
+    assert gone >= 0.02 and later["eta_seconds"] == pytest.approx(row["eta_seconds"] - gone, abs=0.02)

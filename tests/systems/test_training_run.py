@@ -110,7 +110,7 @@ class MuteRoles(NoRoles):
     def __init__(self, works: bool) -> None:
         self._works = works
 
-    def start(self) -> None:
+    def start(self, while_working: Any) -> None:
         pass
 
     def request_snapshot(self) -> int:
@@ -157,6 +157,8 @@ def test_an_interrupted_run_waits_only_for_roles_that_work(
         with pytest.raises(error) as caught:
             run.run(stop)
     assert note in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    said = [event["text"] for event in directory.read_events()]
+    assert said.count("the checkpoint waits for the learner") == works, said
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the open files cannot be counted here")

@@ -52,6 +52,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+def test_a_row_that_is_not_new_is_a_line_only_before_the_first_step(clock: Clock) -> None:
+    """It does not delay the line of a new row either."""
+    stream = io.StringIO()
+    shown = Progress("run", 1000, stream=stream)
+    for tick in range(110):
+        clock.now = tick / 10
+        shown.refresh({"step": 0, "seconds": clock.now})
+    shown.update({"step": 64, "seconds": clock.now})
+    for tick in range(110, 200):
+        clock.now = tick / 10
+        shown.refresh({"step": 64, "seconds": clock.now})
+    lines = stream.getvalue().splitlines()
+    assert [line.split("/")[0] for line in lines] == ["step 0"] * 3 + ["step 64"], lines
+
+
 def test_a_line_at_once_then_every_five_seconds(clock: Clock) -> None:
     stream = io.StringIO()
     shown = Progress("run", 10_000_000, 195.0, stream=stream)

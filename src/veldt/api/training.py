@@ -15,6 +15,7 @@ from veldt.config.run_code import CodeChoice, Env, Part
 from veldt.config.run_request import RunRequest
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import EnvSource, resolve
+from veldt.errors import UsageError
 from veldt.networks.own import NO_PARTS, OwnParts
 from veldt.recipes import RECIPES
 from veldt.recipes.configure import configure, request_of
@@ -37,8 +38,8 @@ from veldt.user_code.working_directory import working_directory
 @usual_torch()
 def train(
     recipe: str = "ppo",
+    env: Env | None = None,
     *,
-    env: Env,
     env_kwargs: Mapping[str, Any] | None = None,
     network: Part | None = None,
     core: Part | None = None,
@@ -89,10 +90,19 @@ def train(
         PluginError, NetworkError: code of a plug-in or a callback, or of your own network, raised an exception.
         VeldtError: training diverged, or a file could not be written; checkpoints already written are complete.
     """
+    if env is None:
+        raise _no_env(recipe)
     own, here = OwnParts(network, core, actor, critic, model), working_directory()
     request = configure(recipe, env, {} if env_kwargs is None else env_kwargs, algorithm, own, settings)
     options = RunOptions(cluster, quiet, loggers, callbacks)
     return run_system(request, options, directory_of_new(request.config, run_dir, here))
+
+
+def _no_env(recipe: str) -> UsageError:
+    example = 'train("ppo", "CartPole-v1")'
+    if recipe in RECIPES:
+        return UsageError(f"env is missing: give the environment to train on, as in {example}")
+    return UsageError(f"the environment is the second argument, as in {example}, and {recipe!r} is no recipe")
 
 
 @naming_user_code()

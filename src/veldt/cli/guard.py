@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import errno
 import gc
+import math
 import mmap
 import os
 import select
@@ -43,7 +44,9 @@ _REQUESTS = (
     signal.SIGTSTP,
 )
 _CAUGHT = (*_REQUESTS, signal.SIGCONT, signal.SIGCHLD)
-_BOTH_S = 0.3  # within this time, a signal that was sent to both processes has reached the child, too
+# Within this time, a signal that was sent to both processes has reached the child, too; and signals of a kind are one
+# request: `timeout` sends its signal to the command, and then to the command's group, too.
+_BOTH_S = 0.3
 # For processes of the run whose parent was killed: they end by themselves, and what an environment has started may not.
 _GRACE_S = 3.0
 _LOOK_MS = 1000  # the child is looked at this often, also without a signal
@@ -215,6 +218,7 @@ class _Waiting:
         # (time, signal): received by the child, not yet by this process.
         self._had: list[tuple[float, int]] = []
         self._passed_on: dict[int, float] = {}
+        self._requested: dict[int, float] = {}  # when this process received each last
 
     def until_ended(self, mask: set[int]) -> tuple[set[int], int]:
         """Waits for the child's end; returns the signals that this process has received, and the child's status."""
@@ -254,6 +258,9 @@ class _Waiting:
             if number == signal.SIGCONT:
                 os.kill(self._child, number)
             elif number in _REQUESTS:
+                if now - self._requested.get(number, -math.inf) < _BOTH_S:
+                    continue
+                self._requested[number] = now
                 both = next((entry for entry in self._had if entry[1] == number), None)
                 if both is not None:
                     self._had.remove(both)

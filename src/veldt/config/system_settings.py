@@ -23,7 +23,7 @@ class RolesConfig:
     """How often each process that dies, hangs or is stopped may be restarted before the run ends; synchronous learners
     restart together. Where it is not given, the run also ends after 3 failed starts of a process in a row, the same
     error of a process, or its death in an environment's first episode, 3 times in a row (each within 30 s of its
-    start), or 3 errors of synchronous learners without a new checkpoint."""
+    start), or, of synchronous learners without a new checkpoint, 3 errors, or 3 deaths in one step of an episode."""
 
     def __post_init__(self) -> None:
         check_values(self)

@@ -95,7 +95,8 @@ class RunConfig:
     """How long the run is, where it runs, and how it is recorded."""
 
     steps: Annotated[int, Unit("steps")] = 10_000_000
-    """Agent steps of all envs together; also the length of all schedules."""
+    """Agent steps of all envs together; also the length of all schedules. A run ends with the rollout that reaches
+    them."""
     until: Annotated[float | None, Unit("return")] = None
     """Stop once the mean return of the last 100 episodes reaches this. If it never does, the run ends at --steps, with
     exit code 0 and a sentence that says so."""

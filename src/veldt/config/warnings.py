@@ -63,8 +63,9 @@ def warnings_about(
     envs = config.envs.num_envs
     if config.run.steps < rollout * envs:
         warnings.append(
-            f"--steps is {config.run.steps:,}, and a rollout has {rollout * envs:,} ({envs:,} envs x {rollout:,} "
-            "steps): the run ends after a whole rollout; give more steps, or take a shorter rollout or fewer --num-envs"
+            f"--steps is {config.run.steps:,}, and a rollout has up to {rollout * envs:,} ({envs:,} envs x "
+            f"{rollout:,}, less resets): the run ends with the whole rollout that reaches --steps; give more steps, or "
+            "take a shorter rollout or fewer --num-envs"
         )
     if isinstance(learn, OffPolicyConfig) and config.run.steps <= learn.learning_starts:
         warnings.append(

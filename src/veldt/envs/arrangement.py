@@ -22,6 +22,7 @@ from veldt.envs.step_env import StepEnv, make_step_env
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, as_error
+from veldt.formatting import short_time
 from veldt.runtime.activity import Record, running
 from veldt.runtime.cores import allowed_cores, worker_cores
 from veldt.runtime.watchdog import time_to_close, within
@@ -176,9 +177,12 @@ def arrange(
         worth, reason = _worth_processes(source, config, atari, cores)
         if not worth and config.processes == 0:
             return _in_process(config, reason)
-    alternate = config.alternate != "off" and config.num_envs >= 2
     processes = config.processes or min(config.num_envs, max(cores, 1))
-    groups = 2 if alternate else 1
+    # Where inference runs beside the envs, alternating groups hide the shorter of the two times. On the cores of the
+    # envs nothing is hidden, and two groups need twice as many messages and passes of the network.
+    runs_beside = accelerators > 0 or processes < cores
+    alternate = config.alternate == "on" or (config.alternate == "auto" and runs_beside)
+    groups = 2 if alternate and config.num_envs >= 2 else 1
     return Arrangement("workers", processes, groups, tuple(worker_cores(processes, accelerators)), reason)
 
 
@@ -193,7 +197,7 @@ def _worth_processes(
             raise
         return True, f"it is kept apart: {error}"
     share = step * config.num_envs / max(1, min(cores, config.num_envs))
-    reason = f"a step takes {step * 1e6:.0f} µs, a message to a process and back {message_time * 1e6:.0f} µs"
+    reason = f"a step takes {short_time(step)}, a message to a process and back {short_time(message_time)}"
     return share >= WORTH_PROCESSES * message_time, reason
 
 

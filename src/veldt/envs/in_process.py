@@ -83,9 +83,7 @@ class InProcessEnvs:
         try:
             with self._watched():
                 self._steppers = [
-                    Stepper(
-                        settings, trajectory, part, self._progress, self._record.episodes, offers_core=False
-                    )
+                    Stepper(settings, trajectory, part, self._progress, self._record.episodes)
                     for part in self.groups
                 ]
         except BaseException:

@@ -6,7 +6,6 @@ process or batch that it shares. So the number of workers, the grouping and rest
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 def derive_seed(run_seed: int, stream: int, *index: int) -> int:
     """Returns a 31-bit seed for (run seed, stream, index...), for libraries that take an int."""
     entropy: Any = (run_seed, stream, *index)
-    with contextlib.suppress(OverflowError):  # a larger number becomes several words
+    if min(entropy) >= 0 and max(entropy) < 2**32:  # a larger number becomes several words
         entropy = np.array(entropy, np.uint32)  # the same words as of integers, in half the time
     return int(np.random.SeedSequence(entropy).generate_state(1)[0]) >> 1
 

@@ -51,13 +51,14 @@ class EnvConfig:
     processes: Annotated[int, Unit("processes")] = 0
     """Env processes; 0 chooses by the number of usable cores. Not with --env-backend in-process."""
     alternate: Literal["auto", "on", "off"] = "auto"
-    """Two alternating groups: one steps while the other waits for its actions."""
+    """Two alternating groups: one steps while the other waits for its actions. auto takes them where inference has an
+    accelerator, or a core that no env process takes."""
     resets: Literal["mid-batch", "wait"] = "mid-batch"
     """When finished episodes are reset: at once, or in the optimisation pause (masked until then)."""
     random_start_steps: Annotated[int, Unit("steps")] = 0
     """At the start, each env plays a random number of random steps, up to this many."""
     on_env_error: Literal["stop", "restart"] = "stop"
-    """What happens when an environment fails: the run ends with the traceback, or that env is restarted."""
+    """What happens when an environment fails: the run ends with the error, or that env is restarted."""
     env_timeout: Annotated[float, Unit("seconds")] = 60.0
     """A step or reset that takes longer counts as hung."""
 

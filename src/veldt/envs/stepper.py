@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -20,14 +19,10 @@ from veldt.envs.stepper_settings import StepperSettings
 from veldt.envs.trajectory import Trajectory
 from veldt.errors import EnvError, described, traceback_of
 from veldt.runtime.activity import CLOSING, MAKING, RESETTING
-from veldt.runtime.cores import yield_core
 
 # NumPy's remark on a reward beyond float32: `_mend_numbers` finds the infinite number, and names env and step.
 warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning, re.escape(__name__))
 
-# Inference may be waiting for this core, and all other envs for inference. So a worker with steps slower than this
-# (in seconds) yields its core after each step; the scheduler alone would let it run on for milliseconds.
-_SLOW = 50e-6
 _AGAIN = "failed, and again when it was restarted"
 _FOR_EVER = "failed in ten episodes in a row, the last time with"
 
@@ -42,7 +37,6 @@ class Stepper:
     Args:
         episodes: receives each env's seed, and the number of rows when its episode began; see
             `runtime.activity.Record`. None if no process reads it.
-        offers_core: whether inference runs in another process, which may be waiting for this one's core.
     """
 
     def __init__(
@@ -52,12 +46,9 @@ class Stepper:
         part: slice,
         progress: np.ndarray,
         episodes: np.ndarray | None = None,
-        *,
-        offers_core: bool,
     ) -> None:
         self._settings, self._slot = settings, slot
         self._first, self._part = part.start, part
-        self._offers_core, self._slow = offers_core, False
         self._progress, self._rows_done = progress, 0
         record = np.zeros((2, slot.width), np.int64) if episodes is None else episodes
         self._seed_of, self._began = record[0], record[1]
@@ -105,7 +96,6 @@ class Stepper:
         actions: Any = row.action.tolist() if self._discrete else row.action
         rows, reward, ended = row.next_observation, row.reward, row.is_last.tolist()
         progress, envs, first = self._progress, self._envs, self._first
-        slow, begin = self._slow, time.perf_counter()
         progress[2] = self._rows_done = self._rows_done + 1
         index = 0
         while index < len(envs):  # a second pass only after a failure with restart
@@ -120,8 +110,6 @@ class Stepper:
                         reward[index] = +gained  # numpy would convert "1" and None, which have no sign
                     except (TypeError, ValueError, OverflowError):
                         reward[index] = _signless(gained)
-                    if slow:
-                        yield_core()
                     if terminated or truncated or life_lost:
                         self._flag(index, t, terminated, truncated, life_lost)
                 index += 1
@@ -130,7 +118,6 @@ class Stepper:
                     progress[1] = row.episode[index]
                 self._failed(index, t, error)
                 index += 1
-        self._slow = self._offers_core and time.perf_counter() - begin > _SLOW * len(envs)
         # A sum of squares is finite only if all numbers are: the fastest check. (A sum beyond float32 is looked into.)
         with np.errstate(over="ignore", invalid="ignore"):
             are_finite = all(math.isfinite(flat.dot(flat)) for flat in (reward, *row.next_floats))

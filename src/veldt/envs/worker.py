@@ -53,7 +53,7 @@ def run(
     progress = own.arrays["progress"][own.worker]
     trace = enable_stack_dump()
     try:
-        steppers = [Stepper(settings, slot, part, progress, offers_core=True) for part in parts]
+        steppers = [Stepper(settings, slot, part, progress) for part in parts]
     except Exception as error:
         pipe.send_bytes(_failure(error))
         return

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +24,20 @@ except ImportError as error:  # veldt was installed without what it depends on
 
 _WIDTH, _HEIGHT = 4.6, 3.3  # inches of a chart
 _MOST_IN_A_ROW = 3
-_ROWS_WIDTH, _ROW, _AROUND = (
-    9.2,
-    0.19,
-    1.6,
-)  # inches: of a chart of rows, of a row, and what is around all of them
+# Inches of a chart of rows: its width, the height of a row, and the height of what is around all of them.
+_ROWS_WIDTH = 9.2
+_ROW = 0.19
+_AROUND = 1.6
 _MARKERS, _NUM_COLOURS = "osD^vPX<>*", 10
 _LINES = ("-", "--", ":", "-.")
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Returns the colour and the kind of the line with this number, as keywords of `plot`."""
+    return {
+        "color": f"C{number % _NUM_COLOURS}",
+        "linestyle": _LINES[number // _NUM_COLOURS % len(_LINES)],
+    }
 
 
 @dataclass(frozen=True)
@@ -103,9 +111,9 @@ def learning_curves(
     for one, (chart, groups) in zip(axes, by_chart.items(), strict=True):
         for number, (group, runs) in enumerate(groups.items()):
             x, mean, low, high = mean_curve(runs, horizontal)
-            colour = f"C{number % 10}"
-            one.plot(x, mean, color=colour, linestyle=_LINES[number // 10 % 4], label=group)
-            one.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+            style = line_style(number)
+            one.plot(x, mean, **style, label=group)
+            one.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
         _draw_references(one, (references or {}).get(chart, {}))
         if groups:
             one.legend(frameon=False, fontsize=7, ncols=1 + len(groups) // 6)
@@ -134,7 +142,7 @@ def lines(
     figure, axes = charts(len(panels), list(panels), horizontal, vertical)
     for one, named in zip(axes, panels.values(), strict=True):
         for number, (label, line) in enumerate(named.items()):
-            colour = f"C{number % 10}"
+            colour = f"C{number % _NUM_COLOURS}"
             style = "--" if line.is_dashed else "-"
             one.plot(line.x, line.y, color=colour, linestyle=style, marker="o", markersize=4, label=label)
             if len(line.low) == len(line.x):
@@ -172,7 +180,8 @@ def dots(
 ) -> Drawing:
     """Returns a chart with a row for each name and a dot for each value of `series`, by label and row.
 
-    Values that are not finite are left out. The axis is linear up to 1, and logarithmic from there on.
+    Values that are not finite are left out. The axis is linear between -1 and 1, and logarithmic
+    from there on.
 
     Args:
         rows: names, from above.

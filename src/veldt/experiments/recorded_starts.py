@@ -25,17 +25,17 @@ class RecordedStarts:
     """The starts of one game, as its file had them when the experiment was asked for; `checksum` is of the file."""
 
     env: str
-    starts: Starts
+    content: Starts
     checksum: str
 
     @property
     def path(self) -> Path:
-        return self.starts.path
+        return self.content.path
 
     @property
     def by(self) -> str:
         """Who played before the starts: "person", "agent", or "" if the file does not say."""
-        by = self.starts.made.get("by")
+        by = self.content.made.get("by")
         return by if by in ("person", "agent") else ""
 
     @property
@@ -44,7 +44,7 @@ class RecordedStarts:
 
         A start is at a uniformly random step of an episode: in the mean as many steps follow as came before.
         """
-        return 2 * sum(self.starts.lengths)
+        return 2 * sum(self.content.lengths)
 
     def check_unchanged(self) -> None:
         """Raises VeldtError if the file is another than when the experiment was asked for: scores would mix the two."""

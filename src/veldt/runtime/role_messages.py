@@ -117,12 +117,14 @@ class Failed(RoleMessage, kind="failed"):
         details: a traceback.
         is_final: whether the same would happen again in a new process.
         is_echo: whether it only follows from another role's failure.
+        is_env_error: whether an env has failed, or has ended the role's process.
     """
 
     error: str
     details: str
     is_final: bool
     is_echo: bool = False
+    is_env_error: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from veldt.errors import PeerLostError, RoleError, VeldtError, described, traceback_of
+from veldt.errors import EnvError, PeerLostError, RoleError, VeldtError, described, traceback_of
 from veldt.runtime import activity
 from veldt.runtime.messages import write_message
 from veldt.runtime.processes import GLOO_ON_LOOPBACK, leave_signals_to_parent
@@ -33,7 +33,8 @@ def failure_of(error: BaseException) -> Failed:
     details = getattr(shown, "details", "") or traceback_of(error)
     what = str(shown) if isinstance(shown, VeldtError) else described(shown)
     is_final = error.is_final if isinstance(error, RoleError) else isinstance(error, _FINAL)
-    return Failed(what, details, is_final, is_echo=isinstance(error, PeerLostError))
+    is_echo, is_env_error = isinstance(error, PeerLostError), isinstance(shown, EnvError)
+    return Failed(what, details, is_final, is_echo, is_env_error)
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class ControlBlock:
 
 @dataclass(frozen=True)
 class RoleIdentity:
-    """The role of a process, and its number of earlier starts; see `supervision.RolePlan`."""
+    """The role of a process, and its number of earlier starts; see `supervision.plans.RolePlan`."""
 
     name: str
     number: int

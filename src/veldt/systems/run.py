@@ -20,7 +20,8 @@ from veldt.config.run_request import RunRequest
 from veldt.config.stored_config import to_dict
 from veldt.config.train_config import TrainConfig
 from veldt.config.versions import versions_for_run
-from veldt.errors import CheckpointError, EnvError
+from veldt.envs.settings import EnvConfig
+from veldt.errors import CheckpointError, EnvError, RoleError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint, restoring
 from veldt.runs.directory import RunDirectory
@@ -210,11 +211,18 @@ def _drive(
             with stop_on_signals() as stop:
                 return run.run(stop)
     except (Exception, KeyboardInterrupt) as error:
-        # It would not continue from a checkpoint that cannot be loaded.
-        if not isinstance(error, CheckpointError) and (note := how_to_resume(directory)):
-            error.add_note(f"when the environment is fixed, {note}" if isinstance(error, EnvError) else note)
-            if isinstance(error, EnvError) and run_plan.config.envs.on_env_error == "stop":
-                error.add_note("a run with --on-env-error restart begins a new episode in its place instead")
-        elif isinstance(error, KeyboardInterrupt):
-            error.add_note("there was no checkpoint yet, so there is nothing to continue from")
+        _say_what_to_do(error, directory, run_plan.config.envs)
         raise
+
+
+def _say_what_to_do(error: BaseException, directory: RunDirectory, envs: EnvConfig) -> None:
+    """Adds notes to the error that ends a run: how to continue the run, and what helps against envs that fail."""
+    is_env_error = isinstance(error, EnvError) or (isinstance(error, RoleError) and error.is_env_error)
+    # It would not continue from a checkpoint that cannot be loaded.
+    note = "" if isinstance(error, CheckpointError) else how_to_resume(directory)
+    if note:
+        error.add_note(f"when the environment is fixed, {note}" if is_env_error else note)
+    elif isinstance(error, KeyboardInterrupt):
+        error.add_note("there was no checkpoint yet, so there is nothing to continue from")
+    if is_env_error and envs.on_env_error == "stop":
+        error.add_note("a run with --on-env-error restart begins a new episode in its place instead")

@@ -43,7 +43,7 @@ class Progress:
         # A program that was started with `2>&-` has none.
         self._stream = stream or sys.stderr or Silent()
         self._quiet = False
-        self._shown_at = -float("inf")
+        self._shown_at = self._refreshed_at = -float("inf")
         self._live: Live | None = None
         self._safely(self._start_panel)
 
@@ -54,6 +54,14 @@ class Progress:
             return
         self._shown_at = now
         self._safely(lambda: self._show(row))
+
+    def refresh(self, row: Mapping[str, Any]) -> None:
+        """Shows a row that is not new, with a later time: on a panel, or before the first step as a line of its own."""
+        if self._live is not None:
+            self.update(row)
+        elif not row.get("step") and time.monotonic() - self._refreshed_at >= _LINE_SECONDS:
+            self._refreshed_at = time.monotonic()
+            self._safely(lambda: self._show(row))
 
     def note(self, text: str) -> None:
         """Prints a line above the panel (a restarted env, a saved checkpoint)."""

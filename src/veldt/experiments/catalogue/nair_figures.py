@@ -10,7 +10,7 @@ import numpy as np
 from veldt.envs.source import ATARI_PREFIX
 from veldt.experiments.catalogue.atari_tables import DQN, GAMES, GORILA
 from veldt.experiments.catalogue.starts_tables import origin
-from veldt.experiments.figures import Drawing, Table, charts, dots
+from veldt.experiments.figures import Drawing, Table, charts, dots, line_style
 from veldt.experiments.results import FinishedRun, Results
 from veldt.report.normalising import game_key, human_normalised, is_normalisable, raw_score
 from veldt.report.published import published_score, published_scores
@@ -121,14 +121,15 @@ def hours_figure(results: Results) -> Drawing:
     longest: dict[str, float] = {}  # hours of training, by group
     for run in results.runs:
         longest[run.job.group] = max(longest.get(run.job.group, 0.0), run.seconds / _HOUR)
+    styles = {group: line_style(number) for number, group in enumerate(longest)}
     for one, hours_by_group in zip(axes, panels.values(), strict=True):
-        for number, (group, hours) in enumerate(hours_by_group.items()):
+        for group, hours in hours_by_group.items():
             x, share = shares(hours)
             one.step(
                 [0.0, *x, longest[group]],
                 [0.0, *share, share[-1] if share else 0.0],
-                f"C{number % 10}",
                 where="post",
+                **styles[group],
             )
             one.lines[-1].set_label(group)
     percent = [100.0 * games / len(GAMES) for games in _AHEAD.values()]

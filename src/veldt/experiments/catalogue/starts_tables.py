@@ -29,7 +29,7 @@ def from_starts_table(results: Results) -> Table:
         scores, starts = [one.score for one in several], several[0].job.starts
         rows.append(
             (
-                *(chart, group, str(len(several)), str(len(starts.starts)), _PLAYERS[starts.by]),
+                *(chart, group, str(len(several)), str(len(starts.content)), _PLAYERS[starts.by]),
                 number(*interval(scores)),
                 _normalised(scores, chart),
                 *(cell for agent in ("DQN", "Gorila") for cell in _published(agent, chart)),
@@ -87,9 +87,9 @@ def starts_differ(request: Request, envs: Sequence[str]) -> list[str]:
         games = [one.env for one in request.starts if one.by == by]
         if games:
             sentences.append(f"The starts of {', '.join(games)} {words}.")
-    fewer = [one for one in request.starts if len(one.starts) != _PAPERS_STARTS]
+    fewer = [one for one in request.starts if len(one.content) != _PAPERS_STARTS]
     if fewer:
-        numbers = ", ".join(f"{len(one.starts)} of {one.env}" for one in fewer)
+        numbers = ", ".join(f"{len(one.content)} of {one.env}" for one in fewer)
         sentences.append(f"Numbers of starts other than {_PAPERS_STARTS}: {numbers}.")
     with_starts = {one.env for one in request.starts}
     if without := [env for env in envs if env not in with_starts]:

@@ -67,7 +67,7 @@ def check_starts(jobs: Sequence[Job]) -> None:
         taken = run.source.name, atari.full_action_space
         if taken not in actions:  # the other settings do not change them
             actions[taken] = probe_spec(run.source, atari).action
-        job.starts.starts.refuse_other(run.source, atari, actions[taken])
+        job.starts.content.refuse_other(run.source, atari, actions[taken])
 
 
 def _check_memory(job: Training, needed: int, request: Request) -> None:

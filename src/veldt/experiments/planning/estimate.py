@@ -69,15 +69,15 @@ def total_seconds(seconds: Mapping[Job, float], memory: Memory = ENOUGH) -> floa
     """
     cores = free = len(allowed_cores())
     now, order = 0.0, itertools.count()
-    waiting = list(seconds)
+    waiting, unfinished = list(seconds), set(seconds)
     running: list[tuple[float, int, int, Job]] = []  # a heap: end, a number that no other has, cores, the job
     while waiting:
-        left = {*waiting, *(one for *_, one in running)}
-        job = next((one for one in waiting if needed_by(one) not in left), None)
+        job = next((one for one in waiting if needed_by(one) not in unfinished), None)
         wanted = min(job.cores or cores, cores) if job else 0
         if job is None or wanted > free or not memory.fits(job, [one for *_, one in running]):
-            now, _, returned, _ = heapq.heappop(running)
+            now, _, returned, ended = heapq.heappop(running)
             free += returned
+            unfinished.remove(ended)
             continue
         waiting.remove(job)
         heapq.heappush(running, (now + seconds[job], next(order), wanted, job))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ray
 
@@ -55,7 +55,7 @@ class RaySupervisor(Supervision):
         self._announced: frozenset[int] = frozenset()  # roles that a note named as waiting
         self._machines: dict[int, str] = {}  # current or last machine of each role
 
-    def start(self) -> None:
+    def start(self, while_working: Callable[[], None] = lambda: None) -> None:
         self._thread.start()
         self._started_at = time.monotonic()
         have_room = self._hosts.is_own or _free_cpus() >= len(self.roles)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from veldt.errors import RoleError, VeldtError
 from veldt.formatting import counted
@@ -89,7 +89,7 @@ class Supervision(ABC):
     def broadcast(self, *, stopping: bool, snapshot: int) -> None:
         """Sets the state that all roles see, including roles that start later."""
 
-    def start(self) -> None:
+    def start(self, while_working: Callable[[], None] = lambda: None) -> None:
         for role in self.roles:
             self._begin(role)
 
@@ -256,6 +256,7 @@ class Supervision(ABC):
                 details=details,
                 is_final=is_final,
                 moment=doing.moment if doing else "",
+                is_env_error=failure is not None and failure.is_env_error,
             )
         if now - role.began > CALM_S:
             role.pause = _FIRST_PAUSE

@@ -30,10 +30,12 @@ class InlineControl:
 
     def __init__(self) -> None:
         self.stopping, self.requested_snapshot = False, 0
+        self.while_working: Callable[[], None] = lambda: None
         self._messages: list[RoleMessage] = []
 
     def heartbeat(self) -> None:
-        """Does nothing: what hangs in this process, a watchdog ends."""
+        """Shows the driver that the role works; what hangs in this process, a watchdog ends."""
+        self.while_working()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -60,8 +62,9 @@ class InlineSupervisor:
         self._control, self._snapshots = InlineControl(), 0
         self._role: InlineRole | None = entry(self._control, plan, **edges)
 
-    def start(self) -> None:
-        """Does nothing: the role is there since this was made."""
+    def start(self, while_working: Callable[[], None] = lambda: None) -> None:
+        """The role itself is there since this was made."""
+        self._control.while_working = while_working
 
     def poll(self, patience_s: float) -> list[Received]:
         if self._role is not None:

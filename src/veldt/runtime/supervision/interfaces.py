@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from veldt.runtime.activity import Doing
@@ -18,7 +19,9 @@ class RunningRoles(Protocol):
     @property
     def all_ended(self) -> bool: ...
 
-    def start(self) -> None: ...
+    def start(self, while_working: Callable[[], None] = ...) -> None:
+        """Starts the roles. One of this process calls `while_working` before each step of envs and after each update:
+        its polls may be long."""
 
     def poll(self, patience_s: float) -> list[Received]: ...
 

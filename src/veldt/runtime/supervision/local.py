@@ -83,7 +83,8 @@ class LocalProcessHandle:
         doing = self._doing()
         if doing is None or self.child.was_killed():
             return None
-        return Failed(f"{doing.what}: the process {self.child.cause_of_death()}", "", doing.is_final)
+        how = f"{doing.what}: the process {self.child.cause_of_death()}"
+        return Failed(how, "", doing.is_final, is_env_error=doing.can_be_apart)
 
     def stack(self, trace: int) -> str:
         return self.child.stack(trace)

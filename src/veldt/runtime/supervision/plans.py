@@ -15,7 +15,7 @@ class RolePlan:
         name: the role's name in messages: "actor 3".
         role: a function of a module, called as `role(control, *arguments, **edges)` in the process.
         max_restarts: maximum number of restarts.
-        is_limit_given: whether the user gave that number: then no other limit of this file holds.
+        is_limit_given: whether the user gave that number: then no limit of `recurrence` holds.
         deadline_s: maximum seconds between heartbeats.
         startup_timeout_s: maximum seconds until the first heartbeat, if longer.
         niceness: the process's niceness, where there are fewer cores than processes with work.

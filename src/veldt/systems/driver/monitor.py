@@ -67,6 +67,7 @@ class Monitor:
         self._interval_updates = 0 if counters == {} else None
         self._interval_episodes: list[Episode] = []
         self._stages_logged = self._stage_seconds()
+        self._shown: dict[str, Any] = {"step": self.steps}
         self._metrics: dict[str, float] = {}
         self._metric_counts: Counter[str] = Counter()  # updates that had the metric
         self._update_count = 0
@@ -158,13 +159,23 @@ class Monitor:
         row |= {with_prefix(name): value for name, value in others.items()} | self._evaluation
         self._log_row(row)
         self.check_finite(row)
-        self._progress.update(row | self._shares() | {"eta_seconds": self._eta(row["time/steps_per_second"])})
+        self._shown = row | self._shares() | {"eta_seconds": self._eta(row["time/steps_per_second"], updates)}
+        self._progress.update(self._shown)
         self._logged_at = self._interval_began = now
         self._interval_steps, self._interval_episodes, self._interval_updates = self.steps, [], updates
         self._metrics, self._update_count = {}, 0
         self._metric_counts.clear()
         self._interval_lag, self._interval_lags = 0.0, []
         self._evaluation = {}
+
+    def refresh(self) -> None:
+        """Refreshes the display when the next row is overdue: shows the last one, with the time of now."""
+        if not self.is_due:
+            return
+        eta = self._shown.get("eta_seconds")
+        since = time.perf_counter() - self._logged_at
+        left = None if eta is None else max(0.0, eta - since)
+        self._progress.refresh(self._shown | {"seconds": self.seconds, "eta_seconds": left})
 
     def _log_row(self, row: Mapping[str, float | None]) -> None:
         """Hands the measured metrics of a row to the loggers, and shows what these report."""
@@ -335,8 +346,9 @@ class Monitor:
         total = max(sum(seconds.values()), 1e-9)
         return {f"share_{stage}": seconds[stage] / total for stage in STAGES}
 
-    def _eta(self, sps: float) -> float | None:
-        return (self._config.run.steps - self.steps) / sps if sps > 0 else None
+    def _eta(self, sps: float, updates: int) -> float | None:
+        """None before the first update: the steps before learning starts are faster than those to come."""
+        return (self._config.run.steps - self.steps) / sps if sps > 0 and updates else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -45,7 +45,7 @@ def reason_to_stop(
     return "interrupted" if stop.is_set() else None
 
 
-_STOPPING = "\nstopping after this batch, with a checkpoint (again, after a second: at once, without)\n"
+_STOPPING = "\nstopping, with a checkpoint if steps were made (again, after a second: at once, without)\n"
 
 
 @contextlib.contextmanager

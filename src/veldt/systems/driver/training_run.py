@@ -32,6 +32,7 @@ from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpointing import Checkpointing, DriverState, Parts
 from veldt.systems.driver.episode_recorder import EpisodeRecorder
 from veldt.systems.driver.evaluating import Evaluating
+from veldt.systems.driver.long_phase import LongPhase
 from veldt.systems.driver.message_handler import MessageHandler
 from veldt.systems.driver.monitor import AT_THE_START, Monitor
 from veldt.systems.driver.outcome import Outcome, reason_to_stop
@@ -171,7 +172,7 @@ class TrainingRun:
 
     def run(self, stop: threading.Event) -> Outcome:
         """Runs until the steps are done, the target return is reached, or `stop` is set (see `stop_on_signals`)."""
-        self._stop = stop
+        self._stop, self._phase = stop, LongPhase(self._monitor, stop)
         try:
             reason = self._train()
             return Outcome(reason, self._monitor.summary(reason))
@@ -195,7 +196,7 @@ class TrainingRun:
         is_new = self._checkpointing.saved_step is None
         if reason is not None and not is_new and not self._evaluating.is_due_at_the_end(reason):
             return reason  # there is nothing left to do
-        self._roles.start()
+        self._roles.start(self._phase.look)
         if is_new:
             self._request_checkpoint()  # once it is written, there is always a checkpoint to resume from
             if self._roles.is_inline:
@@ -215,7 +216,9 @@ class TrainingRun:
         return reason_to_stop(self._config.run, self._monitor, self._scores, self._stop)
 
     def _poll(self) -> None:
+        self._phase.begin()
         self._handle(self._roles.poll(_POLL_S))
+        self._phase.end()
 
     def _handle(self, messages: list[Received]) -> None:
         self._messages.handle(messages)
@@ -318,26 +321,28 @@ class TrainingRun:
     def _poll_while(
         self, holds: Callable[[], bool], then: Callable[[], None] = lambda: None, *, give_up_at: float
     ) -> None:
-        """Polls, and calls `then`, while `holds`.
+        """Polls, and calls `then`, while `holds`. Says once for whom it waits after `give_up_at`.
 
         Raises:
             VeldtError: a part of the checkpoint is overdue.
             KeyboardInterrupt: it is later than `give_up_at`, and a role whose part is missing hangs or still starts.
         """
-        end = time.monotonic() + _PARTS_S
+        end, has_said = time.monotonic() + _PARTS_S, False
         while holds():
             now, missing = time.monotonic(), sorted(self._checkpointing.missing)
             if now > end:
                 lacks = f"lacks the part of the {self._named(missing)}, which did not come"
                 waits = "waits for the one before it, which was not written"
                 raise VeldtError(f"the last checkpoint {lacks if missing else waits} in {_PARTS_S:g} s")
-            if now > give_up_at and (
-                silent := [role for role in missing if not self._roles.works(role, _SILENT_S)]
-            ):
-                self._finish_after_failure()
-                interrupt = KeyboardInterrupt()
-                interrupt.add_note(f"no last checkpoint: the {self._named(silent)} did not answer")
-                raise interrupt
+            if now > give_up_at:
+                if silent := [role for role in missing if not self._roles.works(role, _SILENT_S)]:
+                    self._finish_after_failure()
+                    interrupt = KeyboardInterrupt()
+                    interrupt.add_note(f"no last checkpoint: the {self._named(silent)} did not answer")
+                    raise interrupt
+                if missing and not has_said:
+                    has_said = True
+                    self._monitor.note(f"the checkpoint waits for the {self._named(missing)}")
             self._poll()
             then()
 
