@@ -94,7 +94,7 @@ def test_the_command_says_whether_the_results_are_the_same(
     main(["reproduce", str(original), "--run-dir", str(tmp_path / "again")])
     said = capsys.readouterr()
     assert f"{tmp_path / 'again'} has the same results as {original}, bit for bit" in said.out
-    assert f"two alternating groups (as in {original})" in said.err, "nothing was asked for now"
+    assert f" (as in {original})" in said.err, "nothing was asked for now"
 
 
 def test_a_run_that_was_changed_is_reported(original: Path, tmp_path: Path) -> None:
