@@ -107,7 +107,7 @@ REPLICAS = Experiment(
         "time, where all runs here have the same number of steps and of actors.",
     ],
     seeds=(3, 3),
-    hours=0.3,
+    hours=0.1,
 )
 
 EPSILONS = Experiment(
@@ -122,5 +122,5 @@ EPSILONS = Experiment(
         "One ε for each env, of which an actor has several, instead of one for each actor.",
     ],
     seeds=(3, 3),
-    hours=0.2,
+    hours=0.08,
 )
