@@ -66,7 +66,7 @@ class RoleError(VeldtError):
     """A role of a run, in a process of its own, failed for good; `details` is its traceback, or "".
 
     `is_final` is whether the same error would occur again if the run were resumed. `moment` is the env, seed and step
-    of an episode in which the role died, or "". `is_env_error` is whether an env has failed.
+    of an episode in which the role died, or "". `is_env_error` is whether the role reported an EnvError.
     """
 
     def __init__(

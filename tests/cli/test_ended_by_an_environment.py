@@ -17,7 +17,7 @@ from sessions import session
 TRAIN = "train ppo --env faulty_envs:ends_process --run-dir run --num-envs 4 --batch-size 64 --minibatches 2 --hidden 8"
 IN_PROCESS = f"{TRAIN} --env-backend in-process --threads 1 --epochs 1 --steps 1280 --log-every 1000"
 APART = "--env-backend workers --on-env-error restart continues after it"
-RESUME = "`veldt resume run` continues from the newest checkpoint\n"
+RESUME = r"`veldt resume run` continues from the checkpoint of step \d+\n"
 SEGFAULT = "the process was killed by SIGSEGV"
 KILLED = "the process was killed by SIGKILL (by hand, or by the system for lack of memory)"
 

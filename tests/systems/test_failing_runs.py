@@ -207,7 +207,7 @@ def test_an_error_of_a_role_s_environment_says_what_to_do(recipe: str, tmp_path:
     with pytest.raises(RoleError) as caught:
         veldt.train(recipe, env=env, run_dir=tmp_path / "run", quiet=True, steps=2_000, **ROLES[recipe])
     notes = " ".join(caught.value.__notes__)
-    assert "a run with --on-env-error restart begins a new episode in its place instead" in notes
+    assert "a new run with --on-env-error restart begins another episode in its place instead" in notes
     assert "veldt resume" not in notes or "when the environment is fixed, " in notes
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import re
 import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,14 @@ def test_an_environment_that_kills_its_process_is_named_and_ends_the_run(recipe:
     assert 2 <= len(restarts) <= 4 and all(re.match(died, text) for text in restarts), restarts
 
 
-class KillsLearnerLater(Scripted):
-    """Kills its process in a step of its second episode, in a learner's process."""
+class EndsLearnerLater(Scripted):
+    """Ends its process in a step of its second episode, in a learner's process."""
 
     _episodes = 0
+
+    def __init__(self, script: Sequence[tuple[int, str]], end: Callable[[], object]) -> None:
+        super().__init__(script)
+        self._end = end
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         self._episodes += 1
@@ -70,23 +75,37 @@ class KillsLearnerLater(Scripted):
 
     def step(self, action: Any) -> Step:
         if self._episodes == 2 and self._t == 4 and multiprocessing.parent_process() is not None:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._end()
         return super().step(action)
 
 
 def kills_learner_later() -> gymnasium.Env[Any, Any]:
-    return KillsLearnerLater([(20, "terminated")])
+    return EndsLearnerLater([(20, "terminated")], lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def exits_later() -> gymnasium.Env[Any, Any]:
+    return EndsLearnerLater([(20, "terminated")], lambda: os._exit(3))
 
 
 @pytest.mark.timeout(120)
-def test_synchronised_learners_are_not_restarted_to_the_same_death_for_ever(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("env", "on_env_error", "died"),
+    [
+        (kills_learner_later, "stop", r"was killed by SIGKILL while it ran .*, in step 4 "),
+        (exits_later, "restart", r"ended its process in step 4: the process exited with code 3"),
+    ],
+)
+def test_synchronised_learners_are_not_restarted_to_the_same_death_for_ever(
+    env: Callable[[], gymnasium.Env[Any, Any]], on_env_error: str, died: str, tmp_path: Path
+) -> None:
     """From the checkpoint they come to the same step of the same episode each time."""
-    settings = SMALL | {"learners": 2, "env_backend": "in-process"}
+    settings = SMALL | {"learners": 2, "env_backend": "in-process", "on_env_error": on_env_error}
     with pytest.raises(RoleError) as ended:
-        veldt.train("a2c", env=kills_learner_later, run_dir=tmp_path / "run", **settings)
-    assert re.search(r"was killed by SIGKILL while it ran .*, in step 4 ", str(ended.value)), ended.value
-    limit = "It is not restarted again: it died in that step of that episode 3 times"
-    assert any(limit in note for note in ended.value.__notes__), ended.value.__notes__
+        veldt.train("a2c", env=env, run_dir=tmp_path / "run", **settings)
+    assert re.search(died, str(ended.value)), ended.value
+    notes = " ".join(ended.value.__notes__)
+    assert "It is not restarted again: it died in that step of that episode 3 times" in notes
+    assert "a new run with --env-backend workers --on-env-error restart begins another episode" in notes
     # Which of the two learners dies first is chance.
     assert 2 <= len(events(tmp_path / "run", "restart")) <= 4
 

@@ -194,6 +194,7 @@ def _worth_processes(
         step, message_time = time_step(source, atari, config.env_timeout), time_message()
     except EnvError as error:
         if config.on_env_error == "stop":
+            error.add_note("--on-env-error restart begins another episode in its place instead")
             raise
         return True, f"it is kept apart: {error}"
     share = step * config.num_envs / max(1, min(cores, config.num_envs))

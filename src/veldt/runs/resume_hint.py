@@ -8,6 +8,7 @@ from veldt.runs.directory import RunDirectory
 
 def how_to_resume(directory: RunDirectory) -> str:
     """Returns a sentence on how to resume the run in `directory`; "" if it has no checkpoint."""
-    if not CheckpointStore(directory.checkpoints).has_any():
+    store = CheckpointStore(directory.checkpoints)
+    if not store.has_any():
         return ""
-    return f"`veldt resume {directory.path}` continues from the newest checkpoint"
+    return f"`veldt resume {directory.path}` continues from the checkpoint of step {store.newest_step():,}"

@@ -117,7 +117,8 @@ class Failed(RoleMessage, kind="failed"):
         details: a traceback.
         is_final: whether the same would happen again in a new process.
         is_echo: whether it only follows from another role's failure.
-        is_env_error: whether an env has failed, or has ended the role's process.
+        is_env_error: whether it is an EnvError.
+        moment: of the episode in which the process died, if it died so; see `errors.RoleError`.
     """
 
     error: str
@@ -125,6 +126,7 @@ class Failed(RoleMessage, kind="failed"):
     is_final: bool
     is_echo: bool = False
     is_env_error: bool = False
+    moment: str = ""
 
 
 @dataclass(frozen=True)

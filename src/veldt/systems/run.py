@@ -20,7 +20,6 @@ from veldt.config.run_request import RunRequest
 from veldt.config.stored_config import to_dict
 from veldt.config.train_config import TrainConfig
 from veldt.config.versions import versions_for_run
-from veldt.envs.settings import EnvConfig
 from veldt.errors import CheckpointError, EnvError, RoleError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint, restoring
@@ -211,18 +210,29 @@ def _drive(
             with stop_on_signals() as stop:
                 return run.run(stop)
     except (Exception, KeyboardInterrupt) as error:
-        _say_what_to_do(error, directory, run_plan.config.envs)
+        _say_what_to_do(error, directory, run_plan.config)
         raise
 
 
-def _say_what_to_do(error: BaseException, directory: RunDirectory, envs: EnvConfig) -> None:
+def _say_what_to_do(error: BaseException, directory: RunDirectory, config: TrainConfig) -> None:
     """Adds notes to the error that ends a run: how to continue the run, and what helps against envs that fail."""
-    is_env_error = isinstance(error, EnvError) or (isinstance(error, RoleError) and error.is_env_error)
+    has_died = isinstance(error, RoleError) and bool(error.moment)
+    has_failed = isinstance(error, EnvError) or (isinstance(error, RoleError) and error.is_env_error)
     # It would not continue from a checkpoint that cannot be loaded.
     note = "" if isinstance(error, CheckpointError) else how_to_resume(directory)
     if note:
-        error.add_note(f"when the environment is fixed, {note}" if is_env_error else note)
+        error.add_note(f"when the environment is fixed, {note}" if has_failed or has_died else note)
     elif isinstance(error, KeyboardInterrupt):
         error.add_note("there was no checkpoint yet, so there is nothing to continue from")
-    if is_env_error and envs.on_env_error == "stop":
-        error.add_note("a run with --on-env-error restart begins a new episode in its place instead")
+    if has_failed and config.envs.on_env_error == "stop":
+        error.add_note("a new run with --on-env-error restart begins another episode in its place instead")
+    elif has_died and "env_backend" not in config.roles.only_in_phases():
+        error.add_note(
+            "where the environment ends its process, a new run with --env-backend workers --on-env-error restart "
+            "begins another episode in its place instead"
+        )
+    elif has_died and config.envs.on_env_error == "stop":
+        error.add_note(
+            "where the environment ends its process, a new run with --on-env-error restart starts that process again "
+            "instead"
+        )

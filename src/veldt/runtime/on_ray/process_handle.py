@@ -156,7 +156,7 @@ class RayProcessHandle:
         doing, how = record.doing(), "process crashed in native code"
         if doing is None:
             return Failed(f"its {how}", crash, False)
-        return Failed(f"{doing.what}: the {how}", crash, doing.is_final, is_env_error=doing.can_be_apart)
+        return Failed(f"{doing.what}: the {how}", crash, doing.is_final, moment=doing.moment)
 
     @property
     def _left_behind(self) -> HostRecord | None:

@@ -255,7 +255,7 @@ class Supervision(ABC):
                 f"the {plan.name} {why}{used_up}",
                 details=details,
                 is_final=is_final,
-                moment=doing.moment if doing else "",
+                moment=failure.moment if failure else doing.moment if doing else "",
                 is_env_error=failure is not None and failure.is_env_error,
             )
         if now - role.began > CALM_S:

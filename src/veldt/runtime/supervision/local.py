@@ -84,7 +84,7 @@ class LocalProcessHandle:
         if doing is None or self.child.was_killed():
             return None
         how = f"{doing.what}: the process {self.child.cause_of_death()}"
-        return Failed(how, "", doing.is_final, is_env_error=doing.can_be_apart)
+        return Failed(how, "", doing.is_final, moment=doing.moment)
 
     def stack(self, trace: int) -> str:
         return self.child.stack(trace)

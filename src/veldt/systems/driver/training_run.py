@@ -123,11 +123,12 @@ class TrainingRun:
                 self._checkpointing,
             )
             self._requested_at = self._monitor.steps  # the step of the last regular checkpoint
+            if lost:
+                self._monitor.note(lost.text, "restart")
             if checkpoint:
-                self._restore(checkpoint)
+                self._restore(checkpoint, says_so=lost is None)
             if lost:
                 self._metrics.role_restarts = lost.restarts
-                self._monitor.note(lost.text, "restart")
             undone.pop_all()  # nothing has failed
 
     def _make_checkpointing(
@@ -149,7 +150,7 @@ class TrainingRun:
         """Restarts of roles in the whole run."""
         return self._metrics.role_restarts
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
+    def _restore(self, checkpoint: Checkpoint, *, says_so: bool) -> None:
         meta, rate_limiter = checkpoint.meta, self._rate_limiter
         counts = meta["rate_limiter"]
         self._scores.num_episodes = int(meta["scores"]["num_episodes"])
@@ -157,7 +158,8 @@ class TrainingRun:
         rate_limiter.steps_A[:], rate_limiter.updates_L[:] = counts["steps"], counts["updates"]
         rate_limiter.waived_L[:], rate_limiter.learning_starts = counts["waived"], counts["starts"]
         self._metrics.role_restarts = int(meta["role_restarts"])
-        self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
+        if says_so:
+            self._monitor.note(f"resumed from the checkpoint of step {checkpoint.step:,}", kind="resume")
         if self._config.replay is not None and not self._config.in_phases:
             self._restore_replay(has_rows=bool(meta["segments"]))
 

@@ -40,7 +40,8 @@ def _describe_roles(config: TrainConfig, accelerators: int) -> str:
 def _describe_envs(chosen: Arrangement, envs: int, horizon: int, whose: str) -> str:
     if chosen.backend == "in-process":
         each = counted(envs, "env", "envs")
-        return f"{each} x {horizon} steps, in {whose} process ({chosen.reason})"
+        groups = ", two alternating groups" if chosen.groups == 2 else ""
+        return f"{each} x {horizon} steps, in {whose} process{groups} ({chosen.reason})"
     groups = "two alternating groups" if chosen.groups == 2 else "one group"
     cores = sorted(set(chosen.cores))
     where = f"{counted(chosen.processes, 'process', 'processes')} on {'core' if len(cores) == 1 else 'cores'}"
