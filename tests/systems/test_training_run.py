@@ -15,7 +15,7 @@ import pytest
 
 from veldt.config.run_request import RunRequest
 from veldt.envs.source import resolve
-from veldt.errors import VeldtError
+from veldt.errors import EnvError, VeldtError
 from veldt.exchange.graph import Graph
 from veldt.exchange.rate_limiter import RateLimiter
 from veldt.recipes import find
@@ -159,6 +159,41 @@ def test_an_interrupted_run_waits_only_for_roles_that_work(
     assert note in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
     said = [event["text"] for event in directory.read_events()]
     assert said.count("the checkpoint waits for the learner") == works, said
+
+
+class FailingRoles(MuteRoles):
+    """A supervisor of a role of this process, whose first poll fails after the user has asked to stop."""
+
+    is_inline = all_ended = True
+
+    def __init__(self, stop: threading.Event) -> None:
+        super().__init__(works=True)
+        self._stop = stop
+
+    def start(self, while_working: Any) -> None:
+        self.while_working = while_working
+
+    def poll(self, patience_s: float) -> list[Any]:
+        self._stop.set()
+        raise EnvError("environment Wheel-v0 failed")
+
+    def kill(self) -> None:
+        time.sleep(0.3)
+        if hasattr(self, "while_working"):
+            self.while_working()
+
+
+def test_a_request_to_stop_does_not_hide_why_the_first_phase_failed(tmp_path: Path) -> None:
+    stop = threading.Event()
+    roles = FailingRoles(stop)
+
+    def start_failing(graph: Graph) -> tuple[Any, dict[str, Any]]:
+        return roles, supervise_nothing(graph)[1]
+
+    with recording_in(directory := RunDirectory.create(tmp_path, "run")) as recording:
+        run = TrainingRun(planned("impala"), directory, recording, None, start_failing)
+        with pytest.raises(EnvError, match="Wheel-v0"):
+            run.run(stop)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the open files cannot be counted here")

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from veldt.envs.action_replay import ActionsUntil
+from veldt.envs.failures import TO_GO_ON
 from veldt.envs.in_process import InProcessEnvs, VectorEnvs
 from veldt.envs.settings import AtariConfig, EnvConfig
 from veldt.envs.source import EnvSource
@@ -194,7 +195,7 @@ def _worth_processes(
         step, message_time = time_step(source, atari, config.env_timeout), time_message()
     except EnvError as error:
         if config.on_env_error == "stop":
-            error.add_note("--on-env-error restart begins another episode in its place instead")
+            error.add_note(TO_GO_ON)
             raise
         return True, f"it is kept apart: {error}"
     share = step * config.num_envs / max(1, min(cores, config.num_envs))

@@ -10,6 +10,8 @@ from veldt.envs.from_gymnasium.observation_batches import field_named
 from veldt.envs.stepper_settings import StepperSettings
 from veldt.errors import EnvError
 
+# What helps against an env that fails, as a sentence goes on.
+TO_GO_ON = "--on-env-error restart begins another episode in its place instead"
 _MAX_FAILURES = 10
 
 

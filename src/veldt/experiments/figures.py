@@ -180,8 +180,7 @@ def dots(
 ) -> Drawing:
     """Returns a chart with a row for each name and a dot for each value of `series`, by label and row.
 
-    Values that are not finite are left out. The axis is linear between -1 and 1, and logarithmic
-    from there on.
+    Values that are not finite are left out. The axis is linear between -1 and 1, and logarithmic from there on.
 
     Args:
         rows: names, from above.

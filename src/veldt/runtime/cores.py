@@ -49,8 +49,3 @@ def use_batch_scheduler() -> None:
     """
     if hasattr(os, "sched_setscheduler"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-
-def yield_core() -> None:
-    """Lets a process that waits for this core run first."""
-    os.sched_yield()

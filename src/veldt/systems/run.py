@@ -20,6 +20,7 @@ from veldt.config.run_request import RunRequest
 from veldt.config.stored_config import to_dict
 from veldt.config.train_config import TrainConfig
 from veldt.config.versions import versions_for_run
+from veldt.envs.failures import TO_GO_ON
 from veldt.errors import CheckpointError, EnvError, RoleError
 from veldt.exchange.graph import Graph
 from veldt.runs.checkpoint_files import Checkpoint, restoring
@@ -225,12 +226,10 @@ def _say_what_to_do(error: BaseException, directory: RunDirectory, config: Train
     elif isinstance(error, KeyboardInterrupt):
         error.add_note("there was no checkpoint yet, so there is nothing to continue from")
     if has_failed and config.envs.on_env_error == "stop":
-        error.add_note("a new run with --on-env-error restart begins another episode in its place instead")
+        error.add_note(f"a new run with {TO_GO_ON}")
     elif has_died and "env_backend" not in config.roles.only_in_phases():
-        error.add_note(
-            "where the environment ends its process, a new run with --env-backend workers --on-env-error restart "
-            "begins another episode in its place instead"
-        )
+        apart = f"--env-backend workers {TO_GO_ON}"
+        error.add_note(f"where the environment ends its process, a new run with {apart}")
     elif has_died and config.envs.on_env_error == "stop":
         error.add_note(
             "where the environment ends its process, a new run with --on-env-error restart starts that process again "

@@ -6,6 +6,7 @@ learners do that share an update (Stooke & Abbeel, table 3).
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,7 @@ from veldt.errors import UsageError
 from veldt.own_loop.processes import Processes
 from veldt.own_loop.role_process import RoleProcess
 from veldt.own_loop.run import run_roles
-from veldt.runtime.cores import allowed_cores, take_share_of_cores, yield_core
+from veldt.runtime.cores import allowed_cores, take_share_of_cores
 from veldt.systems.planning.run_plan import make_run_plan
 
 
@@ -74,7 +75,7 @@ def _sample(
 def await_others(finished_N: np.ndarray, own: int, goes_on: Callable[[], bool]) -> None:
     """Waits until all samplers have finished as many rollouts as the one with the index `own`; int64 [samplers]."""
     while finished_N.min() < finished_N[own] and goes_on():
-        yield_core()
+        os.sched_yield()  # to one that shares this core
 
 
 def _with_own_seed(request: RunRequest, index: int) -> RunRequest:

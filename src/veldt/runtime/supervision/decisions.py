@@ -237,6 +237,7 @@ class Supervision(ABC):
         why, details = (f"failed ({failure.error})", failure.details) if failure else (cause, stack)
         recurs = role.recurrence.ended(failure, doing, now - role.began)
         recurs = "" if plan.is_limit_given else recurs
+        end = failure or doing
         is_final = bool(recurs) or (failure is not None and failure.is_final)
         if self.stopping:
             role.has_ended = True
@@ -255,7 +256,7 @@ class Supervision(ABC):
                 f"the {plan.name} {why}{used_up}",
                 details=details,
                 is_final=is_final,
-                moment=failure.moment if failure else doing.moment if doing else "",
+                moment=end.moment if end else "",
                 is_env_error=failure is not None and failure.is_env_error,
             )
         if now - role.began > CALM_S:

@@ -219,8 +219,10 @@ class TrainingRun:
 
     def _poll(self) -> None:
         self._phase.begin()
-        self._handle(self._roles.poll(_POLL_S))
-        self._phase.end()
+        try:
+            self._handle(self._roles.poll(_POLL_S))
+        finally:
+            self._phase.end()
 
     def _handle(self, messages: list[Received]) -> None:
         self._messages.handle(messages)
