@@ -46,6 +46,7 @@ TRAINS_ON_S = 60.0  # after a fault, until the run has done further steps
 NAMED_S = 30.0  # after a fault, until an event names the process
 ENDS_S = 10.0  # after Ctrl-C or SIGTERM
 GONE_S = 5.0  # after the end, until nothing of the run is left
+LATER_S = 20.0  # after that, to tell what is slow to end from what stays
 FAULTS_IN_A_RUN = 5
 
 # Small runs in which the processes of a recipe are all there. --max-restarts exists where a process can be restarted.
@@ -151,12 +152,12 @@ class SoakedRun:
     def resume(self) -> None:
         self._begin("resume", str(self.run), "--steps", str(self.steps() + 200_000_000), *self._cluster)
 
-    def left_over(self, family: list[psutil.Process]) -> list[str]:
+    def left_over(self, family: list[psutil.Process], within_s: float = GONE_S) -> list[str]:
         """Returns what is left of the ended run: its processes, shared memory and temporary files."""
         left: list[str] = []
-        end = time.monotonic() + GONE_S
+        end = time.monotonic() + within_s
         while time.monotonic() < end:
-            left = [f"process {process.pid}" for process in family if _is_alive(process)]
+            left = [_described(process) for process in family if _is_alive(process)]
             left += [f"/dev/shm/{name}" for name in sorted(_shared_memory() - self._shared_before)]
             left += [str(path.relative_to(self.place)) for path in self._tmp.iterdir()]
             if not left:
@@ -227,9 +228,7 @@ def _end(run: SoakedRun, tally: Tally, rng: random.Random) -> None:
         tally.hung += 1
         tally.failures.append(f"{run.recipe} did not end within {ENDS_S:g} s of {how.name}")
         return
-    if left := run.left_over(family):
-        tally.left_over += 1
-        tally.failures.append(f"{run.recipe}: after {how.name} there is {', '.join(left)}")
+    _look_for_what_is_left(run, tally, family, how.name)
     if how is signal.SIGKILL:
         tally.killed_mains += 1
         _resume(run, tally)
@@ -250,9 +249,17 @@ def _resume(run: SoakedRun, tally: Tally) -> None:
     run.process.send_signal(signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         run.process.wait(ENDS_S)
+    _look_for_what_is_left(run, tally, family, "a resumed run")
+
+
+def _look_for_what_is_left(run: SoakedRun, tally: Tally, family: list[psutil.Process], after: str) -> None:
     if left := run.left_over(family):
         tally.left_over += 1
-        tally.failures.append(f"{run.recipe}: after a resumed run there is {', '.join(left)}")
+        later = run.left_over(family, LATER_S)
+        tally.failures.append(
+            f"{run.recipe}: {GONE_S:g} s after {after} there is {', '.join(left)}; "
+            f"{LATER_S:g} s later {', '.join(later) or 'nothing'} (load {os.getloadavg()[0]:.0f})"
+        )
 
 
 def _shared_memory() -> set[str]:
@@ -263,6 +270,12 @@ def _is_alive(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
+
+
+def _described(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return f"process {process.pid} ({' '.join(process.cmdline())[:80] or process.name()}, {process.status()})"
+    return f"process {process.pid}"
 
 
 def _until(condition: Callable[[], bool], seconds: float) -> bool:

@@ -10,6 +10,7 @@ import time
 
 _PR_SET_CHILD_SUBREAPER = 36
 _KILL_S = 5.0  # until nothing is left
+_LISTS = 3  # of processes, without one, show that none is left
 
 
 def adopt_orphans() -> None:
@@ -49,14 +50,27 @@ def end_children(grace_s: float) -> None:
             child.kill()
 
 
-def kill_below(pid: int) -> None:
-    """Kills the processes that are now below process `pid`."""
+def kill_below(pid: int) -> bool:
+    """Kills the processes that are now below process `pid`. Returns whether there were any."""
     import psutil  # the processes that call this import nothing that they may not need
 
+    were_there = False
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(pid).children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                process.kill()
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    were_there = True
+                    process.kill()
+    return were_there
+
+
+def end_below(pid: int) -> None:
+    """Kills the processes below process `pid` until none is left, also those that are being started meanwhile."""
+    end, none_found = time.monotonic() + _KILL_S, 0
+    # One list may miss a process whose parent ends while the list is made.
+    while none_found < _LISTS and time.monotonic() < end:
+        none_found = 0 if kill_below(pid) else none_found + 1
+        time.sleep(0.01)
 
 
 def collect_adopted(own: int) -> None:

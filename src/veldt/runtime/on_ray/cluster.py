@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from veldt.errors import UsageError, VeldtError
+from veldt.runtime.descendants import end_below
 from veldt.runtime.fork_server.socket_folder import parent_of_sockets
 from veldt.runtime.on_ray.settings import on_loopback, quiet, token
 from veldt.runtime.orphans import mark_folder, remove_orphaned_folders
@@ -267,13 +268,15 @@ def _end(head: subprocess.Popen[bytes]) -> None:
     family = _family(head.pid)
     with contextlib.suppress(OSError):
         head.stdin.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
+    try:
         head.wait(_STOP_S)
-    # Ray's processes have process groups of their own: one that was just starting would remain.
-    for process in {*family, *_family(head.pid)}:
+    except subprocess.TimeoutExpired:
+        # Before the head itself: as long as it lives, a process whose parent is killed is below it.
+        end_below(head.pid)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(head.pid, signal.SIGKILL)
+        head.wait()
+    for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(head.pid, signal.SIGKILL)
-    head.wait()
     head.stdout.close()
