@@ -234,7 +234,7 @@ def _end(run: SoakedRun, tally: Tally, rng: random.Random) -> None:
         _resume(run, tally)
     elif not re.search("saved|no checkpoint", run.output.splitlines()[-1]):
         tally.failures.append(
-            f"{run.recipe}: after {how.name} the last line is {run.output.splitlines()[-1]!r}"
+            f"{run.recipe}: after {how.name} it was neither saved nor without checkpoint: {run.output[-1500:]}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,26 @@ def test_a_cheap_environment_runs_in_process_and_an_expensive_one_in_workers(
 def test_the_measurement_steps_the_environment() -> None:
     source = resolve(functools.partial(Slow, 0.0))
     assert 0 < arrangement.time_step(source, AtariConfig(), timeout=10.0) < 1
+
+
+def test_an_environment_with_slow_resets_is_not_reset_for_long(tmp_path: Path) -> None:
+    resets = tmp_path / "resets"
+
+    class SlowResets(Slow):
+        def reset(self, **options: Any) -> Any:
+            time.sleep(0.6)
+            with resets.open("a") as file:
+                file.write("reset\n")
+            return super().reset(**options)
+
+        def step(self, action: Any) -> Any:
+            observation, reward, _, truncated, info = super().step(action)
+            return observation, reward, True, truncated, info
+
+    arrangement.time_step(resolve(lambda: SlowResets(0.0)), AtariConfig(), timeout=10.0)
+    assert 0 < len(resets.read_text().split()) <= 4, (
+        "with episodes of one step, each of five chunks has two resets"
+    )
 
 
 def test_an_environment_that_cannot_be_made_is_named() -> None:

@@ -21,6 +21,7 @@ from veldt.runs.episodes import EpisodeLog
 from veldt.sampling.episodes import Episode, ReturnTracker
 from veldt.systems.roles.messages import LearnerMetrics
 from veldt.tracking.metric_names import with_prefix
+from veldt.tracking.recent_speed import RecentSpeed
 from veldt.tracking.recording import Recording
 from veldt.tracking.resource_usage import ResourceUsage
 from veldt.tracking.stage_clock import STAGES, StageClock
@@ -66,6 +67,7 @@ class Monitor:
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_updates = 0 if counters == {} else None
         self._interval_episodes: list[Episode] = []
+        self._recent_speed, self._has_just_begun = RecentSpeed(), False  # begun to learn
         self._stages_logged = self._stage_seconds()
         self._shown: dict[str, Any] = {"step": self.steps}
         self._metrics: dict[str, float] = {}
@@ -159,7 +161,7 @@ class Monitor:
         row |= {with_prefix(name): value for name, value in others.items()} | self._evaluation
         self._log_row(row)
         self.check_finite(row)
-        self._shown = row | self._shares() | {"eta_seconds": self._eta(row["time/steps_per_second"], updates)}
+        self._shown = row | self._shares() | self._speed_shown(updates)
         self._progress.update(self._shown)
         self._logged_at = self._interval_began = now
         self._interval_steps, self._interval_episodes, self._interval_updates = self.steps, [], updates
@@ -303,6 +305,12 @@ class Monitor:
         stages = self._interval_stages()
         training = max(now - self._interval_began - stages["time/evaluate_seconds"], 1e-9)
         sps = (self.steps - self._interval_steps) / training
+        # Steps before learning starts are faster than those to come; the row in which it starts has some of both.
+        begins = bool(updates) and not self._interval_updates
+        if begins or self._has_just_begun:
+            self._recent_speed.clear()
+        self._has_just_begun = begins
+        self._recent_speed.add(self.steps - self._interval_steps, training)
         # The first row after a resume has no earlier count of updates.
         before, episodes = self._interval_updates, self._interval_episodes
         return {
@@ -346,9 +354,14 @@ class Monitor:
         total = max(sum(seconds.values()), 1e-9)
         return {f"share_{stage}": seconds[stage] / total for stage in STAGES}
 
-    def _eta(self, sps: float, updates: int) -> float | None:
-        """None before the first update: the steps before learning starts are faster than those to come."""
-        return (self._config.run.steps - self.steps) / sps if sps > 0 and updates else None
+    def _speed_shown(self, updates: int) -> dict[str, float | None]:
+        """The speed of about the last 30 seconds, and the time that is left; None before the first update."""
+        sps = self._recent_speed.steps_per_second
+        return {
+            "time/steps_per_second": sps,
+            "time/frames_per_second": sps * self._frames_per_step,
+            "eta_seconds": (self._config.run.steps - self.steps) / sps if sps > 0 and updates else None,
+        }
 
 
 def _mean(values: Sequence[float]) -> float | None:
