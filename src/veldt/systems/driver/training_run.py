@@ -32,7 +32,7 @@ from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpointing import Checkpointing, DriverState, Parts
 from veldt.systems.driver.episode_recorder import EpisodeRecorder
 from veldt.systems.driver.evaluating import Evaluating
-from veldt.systems.driver.long_phase import LongPhase
+from veldt.systems.driver.long_phase import LongPhase, said_if_slow
 from veldt.systems.driver.message_handler import MessageHandler
 from veldt.systems.driver.monitor import AT_THE_START, Monitor
 from veldt.systems.driver.outcome import Outcome, reason_to_stop
@@ -83,7 +83,8 @@ class TrainingRun:
         self._directory, self._config = directory, run_plan.config
         config, meta = self._config, checkpoint.meta if checkpoint else {}
         graph = run_plan.graph(directory.place, checkpoint)
-        self._roles, edges = start_roles(graph)
+        with said_if_slow(recording.progress):
+            self._roles, edges = start_roles(graph)
         with contextlib.ExitStack() as undone:
             undone.callback(self._roles.kill)
             self._rate_limiter: RateLimiter = edges["rate_limiter"]
