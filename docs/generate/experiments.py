@@ -14,14 +14,10 @@ from veldt.formatting import counted
 
 PAGE = Path(__file__).parents[1] / "guide" / "experiments.md"
 
-# Flags of the commands that made the results, where these were not made with an experiment's own scale and seeds.
-_FLAGS = {
-    "sampling": "--scale paper",
-    "replicas": "--seeds 8",
-    "epsilons": "--seeds 10",
-    "gorila-scaling": "--seeds 3",
-    "minatar": "--seeds 3",
-}
+# Of results without NAME.json: flags of their commands, where these had other seeds than an experiment has by itself, and
+# where their tables are.
+_FLAGS = {"minatar": "--seeds 3"}
+_TABLES = {"minatar": "The scores of each game: [Benchmarks](../benchmarks.md#minatar)."}
 
 
 def experiments() -> str:
@@ -78,7 +74,7 @@ def results() -> str:
             f"![{one.name}](../images/experiments/{picture.name})"
             for picture in sorted(PICTURES.glob(f"{one.name}-*.png"))
         ]
-        parts += _curves(one)
+        parts += [*filter(None, [_TABLES.get(one.name)]), *_curves(one)]
     return "\n\n".join(parts)
 
 
