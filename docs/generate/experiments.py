@@ -14,8 +14,8 @@ from veldt.formatting import counted
 
 PAGE = Path(__file__).parents[1] / "guide" / "experiments.md"
 
-# Of results without NAME.json: flags of their commands, where these had other seeds than an experiment has by itself, and
-# where their tables are.
+# Of results without NAME.json: flags of their commands, where these had other seeds than an experiment has by itself,
+# and where their tables are.
 _FLAGS = {"minatar": "--seeds 3"}
 _TABLES = {"minatar": "The scores of each game: [Benchmarks](../benchmarks.md#minatar)."}
 
