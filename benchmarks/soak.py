@@ -226,7 +226,13 @@ def _end(run: SoakedRun, tally: Tally, rng: random.Random) -> None:
         run.process.wait(ENDS_S)
     except subprocess.TimeoutExpired:
         tally.hung += 1
-        tally.failures.append(f"{run.recipe} did not end within {ENDS_S:g} s of {how.name}")
+        began = time.monotonic()
+        _until(lambda: not run.is_running, LATER_S)
+        later = "is still there" if run.is_running else f"ended {time.monotonic() - began:.1f} s later"
+        tally.failures.append(
+            f"{run.recipe} did not end within {ENDS_S:g} s of {how.name} and {later} (load {os.getloadavg()[0]:.0f}): "
+            f"{run.output[-800:]}"
+        )
         return
     _look_for_what_is_left(run, tally, family, how.name)
     if how is signal.SIGKILL:

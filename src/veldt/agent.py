@@ -215,7 +215,8 @@ class Agent:
         `mean` and `deviation` [D] of normal distributions, in [-1, 1] between the bounds of the action space.
 
         Raises:
-            UsageError: the run's algorithm has no stochastic policy (such as DQN).
+            UsageError: the run's algorithm has no stochastic policy (such as DQN, or Categorical DQN: its
+                distribution is that of returns, of which `action_values` has the means).
         """
         described: dict[str, np.ndarray] = self._asked("policy", observation)
         return described

@@ -37,8 +37,8 @@ RAISES = {
 TAKES_PROCESS = {
     "hang": r"answer within 1 s \(--env-timeout\).* counts as hung",
     "hang in native code": "counts as hung",
-    "exit": "ended its process: the process exited with code 7",
-    "kill": "ended its process: the process was killed by SIGKILL",
+    "exit": r"ended its process in (a reset|step \d+): the process exited with code 7",
+    "kill": r"ended its process in step \d+: the process was killed by SIGKILL",
 }
 CASES = [(how, 0) for how in (*RAISES, "hang")] + [(how, 2) for how in (*RAISES, *TAKES_PROCESS)]
 IN_RESET = [

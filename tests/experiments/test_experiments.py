@@ -147,7 +147,7 @@ def test_a_run_of_a_function_is_continued_on_another_machine(
     [
         (Request("small", 1), "--seeds 2, and 1 is asked now"),
         (Request("paper", 2), "--scale small, and paper is asked now"),
-        (Request("small", 2, ("ALE/Pong-v5",)), "--games none, and ALE/Pong-v5 is asked now"),
+        (Request("small", 2, ("ALE/Pong-v5",)), "was made without --games, and ALE/Pong-v5 is asked now"),
     ],
 )
 def test_an_experiment_is_not_continued_with_other_settings(

@@ -53,7 +53,7 @@ def test_a_run_whose_disk_fills_is_continued(small_disk: SmallDisk) -> None:
         screen = console()
         page = run_experiment(mine, REQUEST, root, screen)
         assert "mine: 3 runs, 1 done, 2 to do" in said_on(screen)
-        assert page is not None and page.read_text().count("CartPole-v1, ppo</td>") == 2
+        assert page is not None and page.read_text().count("CartPole-v1, ppo</a>") == 2
 
 
 @mounted

@@ -28,7 +28,10 @@ class Part:
 
 @pytest.mark.parametrize(
     ("grouped", "expected"),
-    [(True, "rollouts/s, with 2 200.0, 200.0: reverted"), (False, "updates/s, with 2 10.0, 10.0: reverted")],
+    [
+        (True, "rollouts/s, and 2 made 200.0 and 200.0: reverted"),
+        (False, "updates/s, and 2 made 10.0 and 10.0: reverted"),
+    ],
     ids=["grouped", "ungrouped"],
 )
 def test_the_tuner_says_which_rate_it_maximises(expected: str, *, grouped: bool) -> None:

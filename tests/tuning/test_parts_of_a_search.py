@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,10 @@ from veldt.tuning import jobs
 from veldt.tuning import screen as showing
 from veldt.tuning.draws import Draws
 from veldt.tuning.request import TuneRequest
-from veldt.tuning.scores import ScoreWatch
+from veldt.tuning.scores import ScoreReader, ScoreWatch
 from veldt.tuning.screen import RunningTrial
 from veldt.tuning.space import Interval, choices
-from veldt.tuning.study import Study, Trial, TrialState
+from veldt.tuning.study import PARTS, Study, Trial, TrialState
 
 
 def drawn(request: TuneRequest, directory: Path) -> Draws:
@@ -77,6 +78,23 @@ def test_a_run_is_followed_row_by_row(tmp_path: Path) -> None:
     (tmp_path / "new").write_text('{"step": 20, "score": 1.0}\n{"step": 60, "score": 4.0}\n')
     (tmp_path / "new").replace(path)  # as when a run is resumed from an earlier checkpoint
     assert watch.new_scores() == {6: 4.0} and watch.share == 0.3
+
+
+def test_a_trial_with_evaluations_is_followed_and_scored_by_them(tmp_path: Path) -> None:
+    rows = [
+        {"step": 100, "rollout/ep_return_mean": 9.0},
+        {"step": 200, "rollout/ep_return_mean": 9.0, "eval/ep_return_mean": 1.0},
+        {"step": 400, "rollout/ep_return_mean": 9.0, "eval/ep_return_mean": 2.0},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "summary.json").write_text('{"ep_return_mean": 9.0}')
+    run = REQUEST.fixed.config.run
+    evaluated = ScoreReader(replace(run, steps=400, evaluate_every=200))
+    assert evaluated.final(tmp_path) == 2.0
+    scores = evaluated.watch(tmp_path).new_scores()  # by these it is pruned
+    assert scores[PARTS // 2] == 1.0 and scores[PARTS] == 2.0 and PARTS // 4 not in scores
+    trained = ScoreReader(replace(run, steps=400, evaluate_every=0))
+    assert trained.final(tmp_path) == 9.0 and set(trained.watch(tmp_path).new_scores().values()) == {9.0}
 
 
 def test_without_a_terminal_running_trials_have_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,16 @@ def named(settings: StepperSettings, b: int, episode: int, what: str, details: s
     return EnvError(message, env=b, seed=seed, details=details)
 
 
+def in_a_row(error: EnvError) -> EnvError:
+    """Returns the error of the last of so many episodes in a row that have ended their process."""
+    return EnvError(
+        f"{error}, in the last of ten episodes in a row that ended so",
+        env=error.env,
+        seed=error.seed,
+        details=error.details,
+    )
+
+
 def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> EnvError:
     """Returns the error of an env that makes no progress in this episode."""
     seconds = f"{settings.envs.env_timeout:g} s (--env-timeout)"

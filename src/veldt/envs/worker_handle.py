@@ -133,11 +133,12 @@ class WorkerHandle:
             return EnvError(header["error"], **known)
         b, episode = self._progress[:2].tolist()
         command, row = self.pending.get(self._group_of(b), (CALL, 0))
+        where = "" if command == CALL else " in a reset"
         if command == STEP and not self._slot.is_last[row, b]:
-            episode = int(self._slot.episode[row, b])
+            episode, where = int(self._slot.episode[row, b]), f" in step {self._slot.episode_step[row, b]}"
         if self.alive and not self._child.is_stopped:
             return hung(self._settings, b, episode, self._child.stack(self._trace))
-        what = "did not answer: its process" if self.alive else "ended its process: the process"
+        what = "did not answer: its process" if self.alive else f"ended its process{where}: the process"
         return named(self._settings, b, episode, f"{what} {self._child.cause_of_death()}")
 
     def stop(self) -> None:

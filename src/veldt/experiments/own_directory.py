@@ -125,9 +125,10 @@ class OwnDirectory:
             if self._may_become(name, now, before):
                 self._has_grown = True
             elif before.get(name) != now.get(name):
-                made, asked_now = in_sentence(before.get(name)), in_sentence(now.get(name))
+                what = self._name_in_messages(name)
+                made = f"with {what} {in_sentence(before[name])}" if before.get(name) else f"without {what}"
                 raise UsageError(
-                    f"{self.root} was made with {self._name_in_messages(name)} {made}, and {asked_now} is asked now: "
+                    f"{self.root} was made {made}, and {in_sentence(now.get(name))} is asked now: "
                     "continue it with the same, or name another directory by --out"
                 )
 

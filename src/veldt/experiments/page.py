@@ -37,6 +37,7 @@ th { border-bottom: 1px solid #bbb } td { border-bottom: 1px solid #eee } figure
 {% endfor %}
 {% for table in page.exhibit.tables %}
 <h2>{{ table.title }}</h2>
+<p><a href="{{ csv[table.title] }}">CSV</a></p>
 <table><tr>{% for cell in table.header %}<th>{{ cell }}</th>{% endfor %}</tr>
 {% for row in table.rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>
 {% if table.caption %}<p><small>{{ table.caption }}</small></p>{% endif %}
@@ -50,7 +51,9 @@ th { border-bottom: 1px solid #bbb } td { border-bottom: 1px solid #eee } figure
 {% endfor %}
 {% if page.runs %}<h2>Runs</h2>
 <table><tr><th>run</th><th>seed</th><th>steps</th><th>seconds</th><th>score</th><th>settings</th></tr>
-{% for run in page.runs %}<tr>{% for cell in run %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>{% endif %}
+{% for place, cells in page.runs %}<tr><td><a href="{{ place }}">{{ cells[0] }}</a></td>
+{%- for cell in cells[1:] %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>{% endif %}
+{% for table in page.files %}<p><a href="{{ csv[table.title] }}">{{ csv[table.title] }}</a></p>{% endfor %}
 </body></html>
 """
 
@@ -65,7 +68,8 @@ class Page:
         machines: in words, on which its runs and measurements were made.
         missing: names of what is not done yet.
         notes: sentences by their heading.
-        runs: a row of cells for each run: name, seed, steps, seconds, score, settings.
+        runs: for each run its directory, relative to that of the page, and a row of cells: name, seed, steps, seconds,
+            score, settings.
         files: tables that get a CSV file only.
     """
 
@@ -76,7 +80,7 @@ class Page:
     machines: Sequence[str] = ()
     missing: Sequence[str] = ()
     notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    runs: Sequence[Sequence[str]] = ()
+    runs: Sequence[tuple[str, Sequence[str]]] = ()
     files: Sequence[Table] = ()
 
 
@@ -90,10 +94,12 @@ def write_page(out: Path, page: Page) -> None:
             out.with_name(f"{file_name(drawing.title)}.png"), buffer.getvalue(), "a figure", AGAIN
         )
         pictures.append((drawing, base64.b64encode(buffer.getvalue()).decode()))
+    csv_names = {}
     for table in (*page.exhibit.tables, *page.files):
-        write_atomically(out.with_name(f"{file_name(table.title)}.csv"), _csv(table), "a table", AGAIN)
+        csv_names[table.title] = f"{file_name(table.title)}.csv"
+        write_atomically(out.with_name(csv_names[table.title]), _csv(table), "a table", AGAIN)
     template = jinja2.Environment(autoescape=True).from_string(_TEMPLATE)
-    html = template.render(page=page, pictures=pictures)
+    html = template.render(page=page, pictures=pictures, csv=csv_names)
     write_atomically(out, html.encode(errors="replace"), "the page of results", AGAIN)
 
 
@@ -107,7 +113,7 @@ def page_of(experiment: Experiment, results: Results, command: str) -> Page:
         machines=machines_of(results.records()),
         missing=results.missing,
         notes={"What differs from the paper": experiment.differs(results.request)},
-        runs=[_row(run) for run in results.runs],
+        runs=[(f"runs/{run.path.name}/", _row(run)) for run in results.runs],
         files=curves_of(results.runs),
     )
 

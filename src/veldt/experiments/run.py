@@ -105,9 +105,12 @@ def _total(known: Mapping[Job, float], unknown: int, memory: Memory) -> str:
     if not known:
         return f"{without}, so that it is not known how long they take"
     total = total_seconds(known, memory)
+    how = (
+        "one at a time" if all(job.cores == 0 for job in known) else "as many side by side as its cores allow"
+    )
     return (
         f"{counted(len(known), 'run', 'runs')}, about {hours_of(total / _HOUR)} hours ({duration(total)}) on this "
-        "machine, as many side by side as its cores allow" + (f"; without {without}" if unknown else "")
+        f"machine, {how}" + (f"; without {without}" if unknown else "")
     )
 
 

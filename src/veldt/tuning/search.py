@@ -12,6 +12,7 @@ from veldt.errors import VeldtError, says_diverged
 from veldt.experiments.experiment import Training
 from veldt.experiments.side_by_side import EndedCommand, SideBySide
 from veldt.experiments.training_state import command_for_rest, has_ended
+from veldt.formatting import counted
 from veldt.runs.files import says_full
 from veldt.runtime.cores import allowed_cores
 from veldt.runtime.endings import how_it_ended
@@ -68,6 +69,9 @@ class Search:
         before = self._study.trials()
         unfinished = [trial for trial in before if trial.state is TrialState.UNFINISHED]
         new = max(0, trials - len(before))
+        if not unfinished and not new:
+            done = counted(len(before), "trial is", "trials are")
+            self._screen.note(f"Nothing is left to do: --trials is {trials}, and {done} done.")
         self._has_scores = any(trial.state in (TrialState.DONE, TrialState.PRUNED) for trial in before)
         try:
             while True:

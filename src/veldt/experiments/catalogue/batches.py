@@ -291,7 +291,11 @@ NORMS = Experiment(
         *_layers_differ(request),
         "The norms in words and in the table are those of all parameters as one vector.",
         *(
-            ["The step sizes are the paper's, and need not be too small or too large here."]
+            [
+                "The step sizes are the paper's, and need not be too small or too large here.",
+                "Short runs with few updates: scores at equal steps fall with the batch, where the paper's step sizes "
+                "keep the learning curves alike.",
+            ]
             if request.is_small
             else []
         ),

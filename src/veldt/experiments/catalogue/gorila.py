@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from operator import attrgetter
 from typing import Any
 
@@ -21,8 +22,9 @@ from veldt.experiments.catalogue.verdicts import comparison
 from veldt.experiments.experiment import Experiment, Request, Training
 from veldt.experiments.figures import Exhibit, Table, learning_curves, lines, number
 from veldt.experiments.results import FinishedRun, Results, mean_of
-from veldt.formatting import counted
+from veldt.formatting import counted, percent
 
+_MATTERS = 0.01  # a share of discarded gradients from which on learning may differ
 _SMALL_STEPS, _PAPER_STEPS = 100_000, 50_000_000
 _PAPER_DIFFERS = (
     "One game, and up to 31 bundles instead of 100; of each bundle 8 envs instead of one, and its share of one replay "
@@ -72,7 +74,7 @@ def _draw(results: Results) -> Exhibit:
     }
     _, verdicts = kept_from_the_smallest(results)
     says = comparison(
-        scores_in_words(results),
+        f"{scores_in_words(results)}; {_discarded(results)}",
         "The paper finds Gorila with 100 bundles better than DQN on 41 of 49 games with human starts, after less time "
         "(here: the largest number of bundles keeps nine tenths of the score of one, at equal steps of all bundles); "
         "for stability it discards stale gradients, and those with an unusually high loss, and does not measure what "
@@ -94,6 +96,15 @@ def _draw(results: Results) -> Exhibit:
     header = ("chart", "configuration", "share of stale gradients", "share of outlying ones")
     table = Table("Discarded gradients", header, rows, "Mean over seeds and over rows of metrics.")
     return Exhibit(says, [drawing, learning_curves(results)], [scores_table(results), table])
+
+
+def _discarded(results: Results) -> str:
+    """Returns a phrase with the largest share of gradients that the thresholds have discarded in a run."""
+    shares = [_stale(run) + _outlying(run) for run in results.runs if run.job.settings["max_staleness"]]
+    largest = max(filter(math.isfinite, shares), default=math.nan)
+    if not largest >= _MATTERS:
+        return "the thresholds discarded less than 1% of the gradients of each run, so that both charts show the same"
+    return f"the thresholds discarded up to {percent(largest)} of the gradients of a run"
 
 
 def _stale(run: FinishedRun) -> float:

@@ -340,7 +340,10 @@ SATURATION = Experiment(
     shows="How alike the gradients of a batch and of its half are, by the number of simulators (A2C).",
     jobs=_saturation,
     draw=_draw_saturation,
-    differs=_differs,
+    differs=lambda request: [
+        *_differs(request),
+        *(["16, 64 and 256 simulators instead of 16 to 512."] if request.is_small else []),
+    ],
     seeds=(5, 2),
     hours=0.038,
 )

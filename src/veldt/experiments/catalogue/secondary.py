@@ -147,7 +147,8 @@ def _step_sizes(request: Request) -> list[str]:
 SECONDARY_LEARNER = Experiment(
     name="secondary-learner",
     source=f"{STOOKE}, section 5.5 and appendix C",
-    shows="Scores and parameter norms of a DQN learner, and of a second one trained on the first one's replay buffer.",
+    shows="Scores and parameter norms of a DQN learner, and of a second one that is trained on the first one's replay "
+    "buffer, from the same initial weights, with as many uses of each step.",
     jobs=_jobs,
     draw=_draw,
     differs=_differs,

@@ -17,8 +17,11 @@ def resolved(names: Iterable[str], env_of: Callable[[str], str]) -> tuple[str, .
     return tuple(dict.fromkeys(env_of(name) for name in names))
 
 
-def env_of_game(name: str) -> str:
+def env_of_game(name: str, others: str = ", Gymnasium ids such as CartPole-v1, or module:function") -> str:
     """Returns the id of an environment: ALE/Pong-v5 for Pong, pong or PongNoFrameskip-v4, others as they are.
+
+    Args:
+        others: what else than the name of an Atari game may be given, as the end of a sentence.
 
     Raises:
         UsageError: there is no such environment.
@@ -33,8 +36,8 @@ def env_of_game(name: str) -> str:
     if is_word and games:
         known = [one.removeprefix(ATARI_PREFIX).removesuffix("-v5") for one in games.values()]
         raise UsageError(
-            f"--games has '{name}', which is not an Atari game{did_you_mean(name, known)}: give names such as Pong, "
-            "Gymnasium ids such as CartPole-v1, or module:function"
+            f"--games has '{name}', which is not an Atari game{did_you_mean(name, known)}: give names such as "
+            f"Pong{others}"
         )
     env = f"{ATARI_PREFIX}{name}-v5" if is_word else name
     resolve(env)
@@ -43,7 +46,7 @@ def env_of_game(name: str) -> str:
 
 def env_of_atari_game(name: str) -> str:
     """As `env_of_game`, for experiments whose recipes have a paper's values for Atari games alone."""
-    env = env_of_game(name)
+    env = env_of_game(name, others="")
     refuse_others_than_atari(name, env)
     return env
 

@@ -19,6 +19,7 @@ from veldt.config.train_config import TrainConfig
 from veldt.envs.seeding import ACTOR, derive_seed
 from veldt.exchange.inference import InferenceServer
 from veldt.exchange.queue_stats import QueueStats
+from veldt.formatting import counted
 from veldt.runtime.role_messages import Note
 from veldt.runtime.roles import Control
 from veldt.systems.ga3c.rollout_queue import RolloutQueue
@@ -135,9 +136,9 @@ class ThreadTuning:
 def _describe(decision: Decision, unit: str) -> str:
     name = next(name for name, number in decision.moved.items() if number != decision.previous[name])
     moved, previous = (
-        ", ".join(f"{rate:,.1f}" for rate in each) for each in (decision.moved_rates, decision.previous_rates)
+        " and ".join(f"{rate:,.1f}" for rate in each)
+        for each in (decision.moved_rates, decision.previous_rates)
     )
+    tried, before = counted(decision.moved[name], name.removesuffix("s"), name), decision.previous[name]
     became = "kept" if decision.is_accepted else "reverted"
-    return (
-        f"{decision.moved[name]} {name}: {moved} {unit}, with {decision.previous[name]} {previous}: {became}"
-    )
+    return f"{tried} in place of {before}: {moved} {unit}, and {before} made {previous}: {became}"
