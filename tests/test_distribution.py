@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -102,3 +104,14 @@ def test_the_wheel_has_the_package_alone(distributions: Path) -> None:
     sources = (ROOT / "src/veldt").rglob("*")
     kinds = (".py", ".csv", ".typed")
     assert packaged == {str(path.relative_to(ROOT / "src")) for path in sources if path.suffix in kinds}
+
+
+def test_the_citation_has_the_version_and_the_image_is_made_of_files_that_are_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    copied = [line.split()[1:-1] for line in dockerfile.splitlines() if line.startswith("COPY ")]
+    assert copied and all((ROOT / name).exists() for names in copied for name in names)
+    assert "constraints.txt" in copied[0]
+    extras = re.findall(r"'\.\[(.*?)\]'", dockerfile)
+    assert extras and set(extras[0].split(",")) <= set(project["optional-dependencies"])
