@@ -126,7 +126,8 @@ class OwnDirectory:
                 self._has_grown = True
             elif before.get(name) != now.get(name):
                 what = self._name_in_messages(name)
-                made = f"with {what} {in_sentence(before[name])}" if before.get(name) else f"without {what}"
+                is_without = before.get(name) in (None, [])
+                made = f"without {what}" if is_without else f"with {what} {in_sentence(before[name])}"
                 raise UsageError(
                     f"{self.root} was made {made}, and {in_sentence(now.get(name))} is asked now: "
                     "continue it with the same, or name another directory by --out"

@@ -293,7 +293,7 @@ NORMS = Experiment(
         *(
             [
                 "The step sizes are the paper's, and need not be too small or too large here.",
-                "Short runs with few updates: scores at equal steps fall with the batch, where the paper's step sizes "
+                "Short runs with few updates: learning by large batches may lag behind, where the paper's step sizes "
                 "keep the learning curves alike.",
             ]
             if request.is_small

@@ -74,7 +74,7 @@ def _draw(results: Results) -> Exhibit:
     }
     _, verdicts = kept_from_the_smallest(results)
     says = comparison(
-        f"{scores_in_words(results)}; {_discarded(results)}",
+        "; ".join(filter(None, [scores_in_words(results), _discarded(results)])),
         "The paper finds Gorila with 100 bundles better than DQN on 41 of 49 games with human starts, after less time "
         "(here: the largest number of bundles keeps nine tenths of the score of one, at equal steps of all bundles); "
         "for stability it discards stale gradients, and those with an unusually high loss, and does not measure what "
@@ -99,12 +99,13 @@ def _draw(results: Results) -> Exhibit:
 
 
 def _discarded(results: Results) -> str:
-    """Returns a phrase with the largest share of gradients that the thresholds have discarded in a run."""
+    """Returns a phrase with the largest share of gradients that the thresholds have discarded in a run; "" without."""
     shares = [_stale(run) + _outlying(run) for run in results.runs if run.job.settings["max_staleness"]]
-    largest = max(filter(math.isfinite, shares), default=math.nan)
-    if not largest >= _MATTERS:
-        return "the thresholds discarded less than 1% of the gradients of each run, so that both charts show the same"
-    return f"the thresholds discarded up to {percent(largest)} of the gradients of a run"
+    known = list(filter(math.isfinite, shares))
+    if not known:
+        return ""
+    share = "less than 1%" if max(known) < _MATTERS else f"up to {percent(max(known))}"
+    return f"the thresholds discarded {share} of the gradients of a run"
 
 
 def _stale(run: FinishedRun) -> float:
