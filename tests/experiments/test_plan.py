@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -58,6 +59,9 @@ def test_the_plan_is_a_table_of_what_is_left_with_what_differs(
         "a2c ALE/Pong-v5 and 2 more num_envs 16 1-3 9 3.6M 1 1,000 9",
         "36 runs, about 18 hours (18h 01m) on this machine, as many side by side as its cores allow",
     ]
+    screen, wide = console(), [replace(job, cores=0) for job in jobs]
+    run_experiment(experiment(wide), Request("paper", 3), tmp_path / "wide", screen, plan_only=True)
+    assert " ".join(said_on(screen).split()).endswith("on this machine, one at a time")
 
 
 def test_measurements_have_a_row_for_each_group_with_the_flags_that_differ() -> None:

@@ -25,7 +25,9 @@ from veldt.tuning.space import choices
 from veldt.tuning.study import Study
 
 
-def test_a_search_trains_the_values_of_its_trials_and_its_page_has_its_command(tmp_path: Path) -> None:
+def test_a_search_trains_the_values_of_its_trials_and_its_page_has_its_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     root, screen = tmp_path / "out", console(300)
     page = tune(REQUEST, root, screen, trials=1, jobs=1, prunes=False)
     assert page == root / "tune.html"
@@ -46,7 +48,9 @@ def test_a_search_trains_the_values_of_its_trials_and_its_page_has_its_command(t
     (command,) = re.findall("<code>(veldt tune .*?)</code>", html)
     words = shlex.split(unescape(command))
     assert words[-5:] == ["--jobs", "1", "--no-prune", "--out", str(root)]
-    main(words[1:])  # continues the same search, in which nothing is left to do
+    main(words[1:])  # continues the same search
+    printed = capsys.readouterr()
+    assert "Nothing is left to do: --trials is 1, and 1 trial is done." in printed.out + printed.err
 
 
 def test_a_trial_that_was_killed_before_its_run_had_a_directory_is_run(
