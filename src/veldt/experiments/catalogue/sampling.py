@@ -85,7 +85,7 @@ def _draw(results: Results) -> Exhibit:
             limits = of_chart.get(_LIMIT, {}) if label == "sampling" else {}
             shares = [f"{points[count] / limits[count]:.2f}" if count in limits else "" for count in x]
             rows += [
-                (chart, label, f"{count:g}", number(points[count]), share, _papers(label, count))
+                (chart, label, f"{count:g}", number(points[count]), share)
                 for count, share in zip(x, shares, strict=True)
             ]
             best = max(best, *points.values()) if style == "-" else best
@@ -100,32 +100,41 @@ def _draw(results: Results) -> Exhibit:
         "simulators per process",
         "steps per second, of all processes",
         "share of the limit",
-        "the paper's, of 8 GPUs",
     )
     drawing = Drawing("Sampling speed", "Agent steps per second and process.", figure)
-    table = Table("Steps per second", header, rows, _caption(lines))
-    return Exhibit(_says(lines, best), [drawing], [table])
+    table = Table("Steps per second", header, rows)
+    return Exhibit(_says(lines, best), [drawing], [*_barrier(lines), table])
 
 
-def _papers(label: str, count: float) -> str:
-    """Returns the paper's steps per second at a number of simulators per process; "" where it has none."""
-    thousands = _PAPER.get(label, {}).get(int(count))
-    return "" if thousands is None else number(1_000 * thousands)
-
-
-def _caption(lines: Lines) -> str:
-    """Returns what the barrier leaves at each number of simulators, in the paper and here."""
-    papers = [f"{_PAPER[_BARRIER][count] / free:.2f}" for count, free in _PAPER[_FREE].items()]
-    counts = ", ".join(map(str, _PAPER[_FREE]))
-    text = (
-        "The paper's: table 3, on a DGX-1 with A3C-Net and Breakout, by simulators per core. There the barrier leaves "
-        f"{', '.join(papers)} of the speed with {counts} simulators per core"
+def _barrier(lines: Lines) -> Iterator[Table]:
+    """Yields a table of what a barrier leaves of the speed of samplers, beside the paper's table 3."""
+    speeds = {chart: one for chart, one in lines.items() if _FREE in one and _BARRIER in one}
+    if not speeds:
+        return
+    papers: dict[str, dict[float, float]] = {
+        label: {count: 1_000 * thousands for count, thousands in of_label.items()}
+        for label, of_label in _PAPER.items()
+    }
+    rows = [
+        (
+            chart,
+            f"{x:g}",
+            number(one[_FREE][x]),
+            number(one[_BARRIER][x]),
+            f"{one[_BARRIER][x] / one[_FREE][x]:.2f}",
+        )
+        for chart, one in {**speeds, "the paper, 32 samplers on 8 GPUs": papers}.items()
+        for x in sorted(one[_FREE].keys() & one[_BARRIER].keys())
+    ]
+    header = (
+        "samplers",
+        "simulators per sampler",
+        "steps per second, free",
+        _BARRIER,
+        "share that it leaves",
     )
-    for chart, of_chart in lines.items():
-        barrier, free = of_chart.get(_BARRIER, {}), of_chart.get(_FREE, {})
-        if shares := [f"{barrier[x] / free[x]:.2f} with {x:g}" for x in sorted(barrier.keys() & free.keys())]:
-            text += f"; here, in {chart}, {', '.join(shares)}"
-    return f"{text}."
+    caption = "Steps per second of all samplers. The paper's: table 3, on a DGX-1 with A3C-Net and Breakout."
+    yield Table("Samplers with and without a barrier", header, rows, caption)
 
 
 def _lines(results: Results) -> Lines:
