@@ -20,13 +20,13 @@ from veldt.experiments.workspace import Workspace
 from veldt.runs.directory import RunDirectory
 from veldt.runtime.cores import allowed_cores
 
-_MOST_ROWS = 60  # of a table
+_MOST_ROWS = 120  # of a table
 
 
 def adopt(directory: Path, pictures: Path = PICTURES) -> None:
     """Copies the results of the experiment in `directory`, in the place of those that were adopted of it before.
 
-    NAME.json says from when, which machines, and which settings they are. A table of more than 60 rows is left out.
+    NAME.json says from when, which machines, and which settings they are. A table of more than 120 rows is left out.
 
     Raises:
         SystemExit: there is no experiment in the directory, or it is not finished.

@@ -14,9 +14,9 @@ from veldt.formatting import counted
 
 PAGE = Path(__file__).parents[1] / "guide" / "experiments.md"
 
-# Of results without NAME.json: flags of their commands, where these had other seeds than an experiment has by itself,
-# and where their tables are.
+# Of results without NAME.json: the flags of their commands, where an experiment has other seeds by itself.
 _FLAGS = {"minatar": "--seeds 3"}
+# Of results without NAME.json: where their tables are.
 _TABLES = {"minatar": "The scores of each game: [Benchmarks](../benchmarks.md#minatar)."}
 
 

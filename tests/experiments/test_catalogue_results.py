@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import veldt
-from veldt.experiments.catalogue import EXPERIMENTS, sampling, throughput
+from veldt.experiments.catalogue import EXPERIMENTS, gorila, sampling, throughput
 from veldt.experiments.experiment import Measurement, Request, Training
 from veldt.experiments.figures import Surface, surfaces
 from veldt.experiments.results import FinishedRun, Measured, Results
@@ -344,3 +344,23 @@ def test_throughput_has_the_learners_that_the_machine_has_cores_for(monkeypatch:
             assert counts.get(label, []) == possible, label
     (table,) = one.draw(Results(request, [], [], [])).tables
     assert "DQN-512 by 4 asynchronous learners took 3.9 hours" in table.caption
+
+
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        ([float("nan")], ""),
+        ([float("nan"), 0.004], "the thresholds discarded less than 1% of the gradients of each run"),
+        ([0.004, 0.25], "the thresholds discarded up to 25% of the gradients of each run"),
+    ],
+)
+def test_gorila_says_what_its_thresholds_have_discarded(shares: list[float], says: str) -> None:
+    jobs = EXPERIMENTS["gorila-scaling"].jobs(Request("small", 1))
+    (without, *_), limited = jobs, [job for job in jobs if job.settings["max_staleness"]]
+    runs = []
+    for job, share in zip((without, *limited), (0.9, *shares), strict=False):
+        run = FinishedRun(job, Path())
+        vars(run).update(rows=[{"step": 1, "seconds": 1.0, "system/stale_gradient_share": share}])
+        vars(run)["rows"][0]["system/outlier_gradient_share"] = 0.0
+        runs.append(run)
+    assert gorila._discarded(Results(Request("small", 1), runs, [], [])) == says

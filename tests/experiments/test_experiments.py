@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +108,8 @@ def test_an_experiment_is_drawn_and_continued(tmp_path: Path) -> None:
     assert "It says that." in text and "data:image/png;base64," in text and "All." in text
     recorded = [json.loads((root / "runs" / job.name / "config.json").read_text()) for job in jobs]
     assert [f"</code>, on {escape(machine)}.</p>" in text for machine in machines_of(recorded)] == [True]
+    links = [html.unescape(link) for link in re.findall('href="(.*?)"', text)]
+    assert len(links) == 4 and all((root / link).exists() for link in links), "two runs, and two CSV files"
     assert {file.name for file in root.iterdir()} >= {
         "learning-curves.png",
         "scores.csv",

@@ -146,7 +146,7 @@ def test_an_environment_that_fails_ends_the_run_with_its_traceback(tmp_path: Pat
     ("recipe", "settings", "message"),
     [
         ("apex-dqn", {"actors": 3}, "--num-envs is 8 and --actors is 3: each actor must get as many"),
-        ("apex-dqn", {"shards": 3}, "--shards is 3, and 2 actors feed them"),
+        ("apex-dqn", {"shards": 3}, "--shards is 3, for 2 actors that can feed them"),
         (
             "apex-dqn",
             {"rate_limit_tolerance": 10.0},

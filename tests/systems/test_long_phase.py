@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import signal
 import subprocess
 import sys
@@ -14,8 +13,7 @@ from typing import Any, cast
 import pytest
 
 from veldt.systems.driver import long_phase
-from veldt.systems.driver.long_phase import LongPhase, said_if_slow
-from veldt.tracking.progress import Progress
+from veldt.systems.driver.long_phase import LongPhase
 
 SLOW = '''
 import time
@@ -124,19 +122,6 @@ def test_nothing_is_said_of_a_rollout_while_a_checkpoint_is_written(clock: list[
         clock[0] += 0.5
         phase.look()
     assert not monitor.notes
-
-
-def test_a_slow_start_is_said_once_and_a_quick_one_is_not() -> None:
-    screen = io.StringIO()
-    progress = Progress("a run", 100, stream=screen)
-    with said_if_slow(progress, after_s=60.0):
-        pass
-    assert screen.getvalue() == ""
-    with said_if_slow(progress, after_s=0.01):
-        end = time.monotonic() + 10.0
-        while not screen.getvalue() and time.monotonic() < end:
-            time.sleep(0.01)
-    assert screen.getvalue() == "before the first step, processes are started, and envs are made and reset\n"
 
 
 def test_a_slow_first_rollout_is_shown_and_can_be_interrupted(in_tmp: Path) -> None:

@@ -204,3 +204,24 @@ def test_a_refresh_shows_the_last_row_with_the_time_of_now(
     assert later["step"] == row["step"] == 10_000
     gone = later["seconds"] - row["seconds"]
     assert gone >= 0.02 and later["eta_seconds"] == pytest.approx(row["eta_seconds"] - gone, abs=0.02)
+
+
+@pytest.mark.parametrize("recipe", ["ppo", "dqn"])
+def test_a_row_without_steps_has_the_speed_of_the_rows_before(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = Shown()
+    monkeypatch.setattr(sys.modules[__name__], "Progress", lambda *_: shown)
+    monitor, _, loggers = started(recipe, tmp_path)
+    for steps, updates in ((0, 0), (2048, 4), (0, 4), (0, 4)):
+        time.sleep(0.05)
+        monitor.count_steps(steps)
+        monitor.log(0.1, updates, {})
+    monitor.close()
+    loggers.close()
+    speeds = [row["time/steps_per_second"] for row in shown.rows]
+    assert speeds[0] == 0 and shown.rows[0]["eta_seconds"] is None
+    # What fills a replay buffer says nothing of the steps to come; a rollout has taken the rows before it, too.
+    assert speeds[1] <= 2048 / (0.05 if recipe == "dqn" else 0.1)
+    assert speeds[1] > speeds[2] > speeds[3] > 0
+    assert all(row["eta_seconds"] > 0 for row in shown.rows[1:])

@@ -50,7 +50,7 @@ def test_a_search_trains_the_values_of_its_trials_and_its_page_has_its_command(
     assert words[-5:] == ["--jobs", "1", "--no-prune", "--out", str(root)]
     main(words[1:])  # continues the same search
     printed = capsys.readouterr()
-    assert "Nothing is left to do: --trials is 1, and 1 trial is done." in printed.out + printed.err
+    assert "Nothing is left to do: the search has 1 trial, and --trials is 1." in printed.out + printed.err
 
 
 def test_a_trial_that_was_killed_before_its_run_had_a_directory_is_run(

@@ -293,9 +293,9 @@ class ApexConfig(ActorsConfig):
         super().check_envs(envs)
         most = self.actors or envs
         if self.shards > most:
-            feed = counted(most, "actor feeds", "actors feed")
+            are = counted(most, "actor", "actors")
             raise UsageError(
-                f"--shards is {self.shards}, and {feed} them: take at most as many shards as actors"
+                f"--shards is {self.shards}, for {are} that can feed them: take at most as many shards as actors"
             )
 
     def only_in_phases(self) -> dict[str, str]:

@@ -22,20 +22,20 @@ def named(settings: StepperSettings, b: int, episode: int, what: str, details: s
     return EnvError(message, env=b, seed=seed, details=details)
 
 
-def in_a_row(error: EnvError) -> EnvError:
-    """Returns the error of the last of so many episodes in a row that have ended their process."""
+def failed_in_a_row(error: EnvError) -> EnvError:
+    """Returns the error of an env whose process has failed in as many episodes in a row as `Patience` allows."""
     return EnvError(
-        f"{error}, in the last of ten episodes in a row that ended so",
+        f"{error}, and failed in {_MAX_FAILURES} episodes in a row",
         env=error.env,
         seed=error.seed,
         details=error.details,
     )
 
 
-def hung(settings: StepperSettings, b: int, episode: int, details: str = "") -> EnvError:
-    """Returns the error of an env that makes no progress in this episode."""
+def hung(settings: StepperSettings, b: int, episode: int, details: str = "", where: str = "") -> EnvError:
+    """Returns the error of an env that makes no progress in this episode; `where` is "", or as " in step 3"."""
     seconds = f"{settings.envs.env_timeout:g} s (--env-timeout)"
-    return named(settings, b, episode, f"did not answer within {seconds} and counts as hung", details)
+    return named(settings, b, episode, f"did not answer{where} within {seconds} and counts as hung", details)
 
 
 def bad_reward(reward: Any) -> str:

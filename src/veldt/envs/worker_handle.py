@@ -137,8 +137,10 @@ class WorkerHandle:
         if command == STEP and not self._slot.is_last[row, b]:
             episode, where = int(self._slot.episode[row, b]), f" in step {self._slot.episode_step[row, b]}"
         if self.alive and not self._child.is_stopped:
-            return hung(self._settings, b, episode, self._child.stack(self._trace))
-        what = "did not answer: its process" if self.alive else f"ended its process{where}: the process"
+            return hung(self._settings, b, episode, self._child.stack(self._trace), where)
+        what = (
+            f"did not answer{where}: its process" if self.alive else f"ended its process{where}: the process"
+        )
         return named(self._settings, b, episode, f"{what} {self._child.cause_of_death()}")
 
     def stop(self) -> None:

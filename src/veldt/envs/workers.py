@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from veldt.envs.action_replay import ActionPrefix, ActionsUntil, Unfinished
-from veldt.envs.failures import Patience, in_a_row
+from veldt.envs.failures import Patience, failed_in_a_row
 from veldt.envs.in_process import split
 from veldt.envs.spec import EnvSpec
 from veldt.envs.stepper_settings import StepperSettings
@@ -206,7 +206,7 @@ class WorkerEnvs:
         # A process that is killed from outside again and again says nothing about its env.
         counts = episode_step == 0 or not self._workers[index].was_killed
         if counts and self._patience.is_over(b, episode):
-            raise in_a_row(failure)
+            raise failed_in_a_row(failure)
         if (b, row) in self._culprits:
             raise failure
         self._culprits.add((b, row))

@@ -53,7 +53,7 @@ th { border-bottom: 1px solid #bbb } td { border-bottom: 1px solid #eee } figure
 <table><tr><th>run</th><th>seed</th><th>steps</th><th>seconds</th><th>score</th><th>settings</th></tr>
 {% for place, cells in page.runs %}<tr><td><a href="{{ place }}">{{ cells[0] }}</a></td>
 {%- for cell in cells[1:] %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>{% endif %}
-{% for table in page.files %}<p><a href="{{ csv[table.title] }}">{{ csv[table.title] }}</a></p>{% endfor %}
+{% for table in page.files %}<p>Also as CSV: <a href="{{ csv[table.title] }}">{{ table.title }}</a></p>{% endfor %}
 </body></html>
 """
 

@@ -103,7 +103,7 @@ def _check_fits(nbytes: int) -> None:
     if nbytes > free:
         raise UsageError(
             f"the arrays that processes share need {size(nbytes)} more of shared memory, and /dev/shm has {size(free)} "
-            "free: enlarge /dev/shm (in Docker: --shm-size), or share less (fewer --num-envs, shorter rollouts, or, "
+            "free: enlarge /dev/shm (in Docker: --shm-size), or share less (a smaller --num-envs, shorter rollouts, or "
             "where the recipe has these flags, a smaller --buffer-size or fewer --batches-ahead)"
         )
 
@@ -123,5 +123,5 @@ def _not_shareable(nbytes: int, error: OSError) -> UsageError:
         why, mend = str(error), "make room in /dev/shm"
     return UsageError(
         f"the arrays that processes share need {size(nbytes)} of shared memory, and {why}: {mend}, or run in one "
-        "process (--env-backend in-process in a recipe that has it, with one learner)"
+        "process (--env-backend in-process and one learner, where the recipe has these)"
     )

@@ -15,22 +15,26 @@ class RecentSpeed:
 
     def __init__(self) -> None:
         self._intervals = deque[tuple[int, float]]()  # steps and seconds, oldest first
+        self._steps, self._seconds = 0, 0.0  # of all of them
 
     def add(self, steps: int, seconds: float) -> None:
         """Adds an interval, which began where the one before ended."""
         self._intervals.append((steps, seconds))
-        while self._would_do_without_the_oldest():
-            self._intervals.popleft()
+        self._steps, self._seconds = self._steps + steps, self._seconds + seconds
+        while self._oldest_is_not_needed():
+            oldest_steps, oldest_seconds = self._intervals.popleft()
+            self._steps, self._seconds = self._steps - oldest_steps, self._seconds - oldest_seconds
 
     def clear(self) -> None:
         """Forgets what was added: what follows has another speed."""
         self._intervals.clear()
+        self._steps, self._seconds = 0, 0.0
 
     @property
     def steps_per_second(self) -> float:
         """0 if there were no steps."""
-        return sum(steps for steps, _ in self._intervals) / max(sum(s for _, s in self._intervals), 1e-9)
+        return self._steps / max(self._seconds, 1e-9)
 
-    def _would_do_without_the_oldest(self) -> bool:
-        later = list(self._intervals)[1:]
-        return sum(seconds for _, seconds in later) >= _WINDOW_S and any(steps for steps, _ in later)
+    def _oldest_is_not_needed(self) -> bool:
+        steps, seconds = self._intervals[0]
+        return self._seconds - seconds >= _WINDOW_S and self._steps > steps

@@ -70,8 +70,8 @@ class Search:
         unfinished = [trial for trial in before if trial.state is TrialState.UNFINISHED]
         new = max(0, trials - len(before))
         if not unfinished and not new:
-            done = counted(len(before), "trial is", "trials are")
-            self._screen.note(f"Nothing is left to do: --trials is {trials}, and {done} done.")
+            has = counted(len(before), "trial", "trials")
+            self._screen.note(f"Nothing is left to do: the search has {has}, and --trials is {trials}.")
         self._has_scores = any(trial.state in (TrialState.DONE, TrialState.PRUNED) for trial in before)
         try:
             while True:

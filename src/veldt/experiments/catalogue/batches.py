@@ -293,8 +293,8 @@ NORMS = Experiment(
         *(
             [
                 "The step sizes are the paper's, and need not be too small or too large here.",
-                "Short runs with few updates: learning by large batches may lag behind, where the paper's step sizes "
-                "keep the learning curves alike.",
+                "The runs are short: large batches make few updates in them, so that they may learn later than small "
+                "ones. In the paper, the step sizes keep the learning curves alike.",
             ]
             if request.is_small
             else []

@@ -24,7 +24,7 @@ from veldt.experiments.figures import Exhibit, Table, learning_curves, lines, nu
 from veldt.experiments.results import FinishedRun, Results, mean_of
 from veldt.formatting import counted, percent
 
-_MATTERS = 0.01  # a share of discarded gradients from which on learning may differ
+_LEAST_SHARE = 0.01  # of discarded gradients that is given as a number
 _SMALL_STEPS, _PAPER_STEPS = 100_000, 50_000_000
 _PAPER_DIFFERS = (
     "One game, and up to 31 bundles instead of 100; of each bundle 8 envs instead of one, and its share of one replay "
@@ -104,8 +104,8 @@ def _discarded(results: Results) -> str:
     known = list(filter(math.isfinite, shares))
     if not known:
         return ""
-    share = "less than 1%" if max(known) < _MATTERS else f"up to {percent(max(known))}"
-    return f"the thresholds discarded {share} of the gradients of a run"
+    share = "less than 1%" if max(known) < _LEAST_SHARE else f"up to {percent(max(known))}"
+    return f"the thresholds discarded {share} of the gradients of each run"
 
 
 def _stale(run: FinishedRun) -> float:

@@ -282,8 +282,11 @@ MINUTES = Experiment(
 )
 
 
+_SMALL_COUNTS = (16, 64, 256)
+
+
 def _saturation(request: Request) -> list[Training]:
-    counts = (16, 64, 256) if request.is_small else (16, 32, 64, 128, 256, 512)
+    counts = _SMALL_COUNTS if request.is_small else (16, 32, 64, 128, 256, 512)
     return [
         job
         for env in _envs(request)
@@ -342,7 +345,11 @@ SATURATION = Experiment(
     draw=_draw_saturation,
     differs=lambda request: [
         *_differs(request),
-        *(["16, 64 and 256 simulators instead of 16 to 512."] if request.is_small else []),
+        *(
+            [f"{', '.join(map(str, _SMALL_COUNTS))} simulators instead of 16 to 512."]
+            if request.is_small
+            else []
+        ),
     ],
     seeds=(5, 2),
     hours=0.038,

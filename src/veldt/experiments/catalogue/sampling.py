@@ -131,9 +131,12 @@ def _barrier(lines: Lines) -> Iterator[Table]:
         "simulators per sampler",
         "steps per second, free",
         _BARRIER,
-        "share that it leaves",
+        "share of the free speed",
     )
-    caption = "Steps per second of all samplers. The paper's: table 3, on a DGX-1 with A3C-Net and Breakout."
+    caption = (
+        "Steps per second of all samplers. The paper's: table 3, on a DGX-1 with A3C-Net and Breakout: only the last "
+        "column can be compared."
+    )
     yield Table("Samplers with and without a barrier", header, rows, caption)
 
 

@@ -271,11 +271,13 @@ def _end(head: subprocess.Popen[bytes]) -> None:
     try:
         head.wait(_STOP_S)
     except subprocess.TimeoutExpired:
-        # Before the head itself: as long as it lives, a process whose parent is killed is below it.
+        # It starts no further process from here on. As long as it is there, a process whose parent is killed is below
+        # it (on Linux), and found.
+        head.send_signal(signal.SIGSTOP)
         end_below(head.pid)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(head.pid, signal.SIGKILL)
-        head.wait()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(head.pid, signal.SIGKILL)
+    head.wait()
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Iterator
 
 from veldt.formatting import duration
 from veldt.systems.driver.monitor import Monitor
-from veldt.tracking.progress import Progress
 
 _LOOK_S = 0.25  # seconds between two looks
 _SAY_S = 2.0  # seconds after a request to stop until a sentence says what it waits for
-
-_STARTS = "before the first step, processes are started, and envs are made and reset"
-
-
-@contextlib.contextmanager
-def said_if_slow(progress: Progress, after_s: float = _SAY_S) -> Iterator[None]:
-    """Says what is done before the first step, if the block takes longer than `after_s` seconds: a reset may."""
-    timer = threading.Timer(after_s, progress.note, (_STARTS,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class LongPhase:

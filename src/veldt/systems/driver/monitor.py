@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from veldt.algorithms.off_policy import OffPolicyConfig
 from veldt.config.plan_digest import plan_digest
 from veldt.config.train_config import TrainConfig
 from veldt.envs.source import ATARI_PREFIX
@@ -67,7 +68,8 @@ class Monitor:
         self._interval_steps, self._interval_began = self.steps, self._began
         self._interval_updates = 0 if counters == {} else None
         self._interval_episodes: list[Episode] = []
-        self._recent_speed, self._has_just_begun = RecentSpeed(), False  # begun to learn
+        self._recent_speed = RecentSpeed()
+        self._learning_has_just_begun = False
         self._stages_logged = self._stage_seconds()
         self._shown: dict[str, Any] = {"step": self.steps}
         self._metrics: dict[str, float] = {}
@@ -305,12 +307,7 @@ class Monitor:
         stages = self._interval_stages()
         training = max(now - self._interval_began - stages["time/evaluate_seconds"], 1e-9)
         sps = (self.steps - self._interval_steps) / training
-        # Steps before learning starts are faster than those to come; the row in which it starts has some of both.
-        begins = bool(updates) and not self._interval_updates
-        if begins or self._has_just_begun:
-            self._recent_speed.clear()
-        self._has_just_begun = begins
-        self._recent_speed.add(self.steps - self._interval_steps, training)
+        self._measure_speed(training, updates)
         # The first row after a resume has no earlier count of updates.
         before, episodes = self._interval_updates, self._interval_episodes
         return {
@@ -354,8 +351,22 @@ class Monitor:
         total = max(sum(seconds.values()), 1e-9)
         return {f"share_{stage}": seconds[stage] / total for stage in STAGES}
 
+    def _measure_speed(self, seconds: float, updates: int) -> None:
+        """Adds the interval of `seconds` to the speed that the display shows.
+
+        Steps that only fill a replay buffer are faster than those to come; the first interval with updates has both.
+        """
+        steps, begins = self.steps - self._interval_steps, False
+        if isinstance(self._config.learn, OffPolicyConfig):
+            begins = updates > 0 and self._interval_updates == 0
+            if steps and (begins or self._learning_has_just_begun):
+                self._recent_speed.clear()
+                self._learning_has_just_begun = False
+        self._learning_has_just_begun |= begins
+        self._recent_speed.add(steps, seconds)
+
     def _speed_shown(self, updates: int) -> dict[str, float | None]:
-        """The speed of about the last 30 seconds, and the time that is left; None before the first update."""
+        """The speed of about the last 30 seconds, and the time that is left, which is None before the first update."""
         sps = self._recent_speed.steps_per_second
         return {
             "time/steps_per_second": sps,

@@ -32,11 +32,12 @@ from veldt.sampling.episodes import ReturnTracker
 from veldt.systems.driver.checkpointing import Checkpointing, DriverState, Parts
 from veldt.systems.driver.episode_recorder import EpisodeRecorder
 from veldt.systems.driver.evaluating import Evaluating
-from veldt.systems.driver.long_phase import LongPhase, said_if_slow
+from veldt.systems.driver.long_phase import LongPhase
 from veldt.systems.driver.message_handler import MessageHandler
 from veldt.systems.driver.monitor import AT_THE_START, Monitor
 from veldt.systems.driver.outcome import Outcome, reason_to_stop
 from veldt.systems.driver.role_metrics import RoleMetrics
+from veldt.systems.driver.slow_start import note_if_start_is_slow
 from veldt.systems.planning.run_plan import RunPlan
 from veldt.systems.roles.messages import CurrentWeights
 from veldt.tracking.recording import Recording
@@ -83,7 +84,7 @@ class TrainingRun:
         self._directory, self._config = directory, run_plan.config
         config, meta = self._config, checkpoint.meta if checkpoint else {}
         graph = run_plan.graph(directory.place, checkpoint)
-        with said_if_slow(recording.progress):
+        with note_if_start_is_slow(recording.progress):
             self._roles, edges = start_roles(graph)
         with contextlib.ExitStack() as undone:
             undone.callback(self._roles.kill)

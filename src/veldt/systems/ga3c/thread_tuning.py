@@ -141,4 +141,4 @@ def _describe(decision: Decision, unit: str) -> str:
     )
     tried, before = counted(decision.moved[name], name.removesuffix("s"), name), decision.previous[name]
     became = "kept" if decision.is_accepted else "reverted"
-    return f"{tried} in place of {before}: {moved} {unit}, and {before} made {previous}: {became}"
+    return f"{tried} made {moved} {unit}, and {before} made {previous}: {became}"
