@@ -31,7 +31,7 @@ finally:
 TABLES = [
     Table("Scores of all", ("run", "score|"), [("a_b", "<1*")], "In points."),
     Table("Many", ("n",), [(str(row),) for row in range(13)]),
-    Table("Too many", ("n",), [(str(row),) for row in range(61)]),
+    Table("Too many", ("n",), [(str(row),) for row in range(121)]),
 ]
 
 
@@ -71,7 +71,7 @@ def test_a_directory_is_adopted_in_the_place_of_an_earlier_one(
         *("mine.txt", "mine.json", "mine-learning-curves.png", "mine-scores-of-all.csv", "mine-many.csv"),
         "other-old.png",
     }
-    assert "the table 'Too many' is left out, which has 61 rows" in capsys.readouterr().out
+    assert "the table 'Too many' is left out, which has 121 rows" in capsys.readouterr().out
     shown = adopted.Adopted.of(mine, tmp_path)
     config = json.loads((root / "runs" / "cartpole-v1-ppo-1" / "config.json").read_text())
     assert config["hardware"]["processor"] in shown.made_by() and "torch " in shown.made_by()
