@@ -141,7 +141,7 @@ def test_ungrouped_each_rollout_is_an_update(tmp_path: Path) -> None:
     assert rows[-1]["time/updates_per_second"] > 0 and rows[-1]["time/rollouts_per_second"] > 0
     # A rollout has at most 5 steps; those that nobody took before the end are no updates.
     assert rows[-1]["step"] / 5 - 8 <= rows[-1]["train/updates"] <= run.summary["steps"]
-    assert all(" updates/s, with " in text for text in events(run.path, "tuner"))
+    assert all(" updates/s, and " in text for text in events(run.path, "tuner"))
 
 
 def test_without_a_tuner_the_numbers_of_threads_and_agents_are_fixed(tmp_path: Path) -> None:
