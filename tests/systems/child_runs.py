@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import psutil
@@ -16,11 +16,21 @@ START_S = 60.0  # to import, make environments and begin, on a busy machine
 END_S = 5.0  # within which everything of an ended run has to be gone
 
 
+def child(code: str, cwd: Path) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A Python process that runs `code`; see `started`."""
+    return started(["-c", code], cwd)
+
+
+def trained(words: str, cwd: Path) -> AbstractContextManager[subprocess.Popen[str]]:
+    """The command `veldt train` with these words; see `started`."""
+    return started(["-m", "veldt", "train", *words.split()], cwd)
+
+
 @contextmanager
-def child(code: str, cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """A Python process that runs `code`, alone in its process group; whatever is left of it at the end is killed."""
+def started(arguments: Sequence[str], cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """A Python process, alone in its process group; whatever is left of it at the end is killed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, *arguments],
         cwd=cwd,
         text=True,
         stdout=subprocess.PIPE,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from child_runs import trained
 
 from veldt.systems.driver import long_phase
 from veldt.systems.driver.long_phase import LongPhase
@@ -126,20 +125,16 @@ def test_nothing_is_said_of_a_rollout_while_a_checkpoint_is_written(clock: list[
 
 def test_a_slow_first_rollout_is_shown_and_can_be_interrupted(in_tmp: Path) -> None:
     Path("slow.py").write_text(SLOW)
-    command = [sys.executable, "-m", "veldt", "train", "ppo", "--env", "slow:Slow", "--run-dir", "run"]
-    command += ["--num-envs", "2", "--batch-size", "256", "--env-backend", "in-process"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                if "no step so far" in line:
-                    break
-            else:
-                pytest.fail("no line of progress in the first rollout")
-            process.send_signal(signal.SIGINT)
-            asked = time.monotonic()
-            _, errors = process.communicate(timeout=20)
-        finally:
-            process.kill()
+    words = "ppo --env slow:Slow --run-dir run --num-envs 2 --batch-size 256 --env-backend in-process"
+    with trained(words, in_tmp) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "no step so far" in line:
+                break
+        else:
+            pytest.fail("no line of progress in the first rollout")
+        process.send_signal(signal.SIGINT)
+        asked = time.monotonic()
+        _, errors = process.communicate(timeout=20)
     assert process.returncode == 130 and time.monotonic() - asked < 12.0, errors
     assert "Traceback" not in errors

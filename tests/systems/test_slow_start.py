@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from child_runs import trained
 
 from veldt.systems.driver.slow_start import note_if_start_is_slow
 from veldt.tracking.progress import Progress
@@ -44,11 +43,7 @@ def test_a_slow_start_is_said_once_and_a_quick_one_is_not() -> None:
 @pytest.mark.timeout(60)
 def test_a_run_whose_resets_are_slow_says_so(in_tmp: Path) -> None:
     Path("slow.py").write_text(SLOW)
-    command = [sys.executable, "-m", "veldt", "train", "ppo", "--env", "slow:Slow", "--run-dir", "run"]
-    command += ["--num-envs", "4", "--batch-size", "256", "--env-backend", "in-process"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            assert any("still starting" in line for line in process.stderr)
-        finally:
-            process.kill()
+    words = "ppo --env slow:Slow --run-dir run --num-envs 4 --batch-size 256 --env-backend in-process"
+    with trained(words, in_tmp) as process:
+        assert process.stderr is not None
+        assert any("still starting" in line for line in process.stderr)

@@ -13,6 +13,7 @@ from veldt.errors import EnvError
 # What helps against an env that fails, as a sentence goes on.
 TO_GO_ON = "--on-env-error restart begins another episode in its place instead"
 _MAX_FAILURES = 10
+IN_A_ROW = "failed in ten episodes in a row"
 
 
 def named(settings: StepperSettings, b: int, episode: int, what: str, details: str = "") -> EnvError:
@@ -25,7 +26,7 @@ def named(settings: StepperSettings, b: int, episode: int, what: str, details: s
 def failed_in_a_row(error: EnvError) -> EnvError:
     """Returns the error of an env whose process has failed in as many episodes in a row as `Patience` allows."""
     return EnvError(
-        f"{error}, and failed in {_MAX_FAILURES} episodes in a row",
+        f"{error}, and {IN_A_ROW}",
         env=error.env,
         seed=error.seed,
         details=error.details,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from veldt.envs.action_replay import ActionPrefix, Unfinished, replay
-from veldt.envs.failures import Patience, bad_observation, bad_reward, named
+from veldt.envs.failures import IN_A_ROW, Patience, bad_observation, bad_reward, named
 from veldt.envs.seeding import DECORRELATION, derive_seed
 from veldt.envs.step_env import StepEnv, make_step_env
 from veldt.envs.stepper_settings import StepperSettings
@@ -24,7 +24,7 @@ from veldt.runtime.activity import CLOSING, MAKING, RESETTING
 warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning, re.escape(__name__))
 
 _AGAIN = "failed, and again when it was restarted"
-_FOR_EVER = "failed in ten episodes in a row, the last time with"
+_FOR_EVER = f"{IN_A_ROW}, the last time with"
 
 
 class Stepper:

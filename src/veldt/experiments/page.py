@@ -37,7 +37,7 @@ th { border-bottom: 1px solid #bbb } td { border-bottom: 1px solid #eee } figure
 {% endfor %}
 {% for table in page.exhibit.tables %}
 <h2>{{ table.title }}</h2>
-<p><a href="{{ csv[table.title] }}">CSV</a></p>
+<p><a href="{{ table|csv_name }}">CSV</a></p>
 <table><tr>{% for cell in table.header %}<th>{{ cell }}</th>{% endfor %}</tr>
 {% for row in table.rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>
 {% if table.caption %}<p><small>{{ table.caption }}</small></p>{% endif %}
@@ -53,7 +53,7 @@ th { border-bottom: 1px solid #bbb } td { border-bottom: 1px solid #eee } figure
 <table><tr><th>run</th><th>seed</th><th>steps</th><th>seconds</th><th>score</th><th>settings</th></tr>
 {% for place, cells in page.runs %}<tr><td><a href="{{ place }}">{{ cells[0] }}</a></td>
 {%- for cell in cells[1:] %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}</table>{% endif %}
-{% for table in page.files %}<p>Also as CSV: <a href="{{ csv[table.title] }}">{{ table.title }}</a></p>{% endfor %}
+{% for table in page.files %}<p>Also as CSV: <a href="{{ table|csv_name }}">{{ table.title }}</a></p>{% endfor %}
 </body></html>
 """
 
@@ -94,12 +94,11 @@ def write_page(out: Path, page: Page) -> None:
             out.with_name(f"{file_name(drawing.title)}.png"), buffer.getvalue(), "a figure", AGAIN
         )
         pictures.append((drawing, base64.b64encode(buffer.getvalue()).decode()))
-    csv_names = {}
     for table in (*page.exhibit.tables, *page.files):
-        csv_names[table.title] = f"{file_name(table.title)}.csv"
-        write_atomically(out.with_name(csv_names[table.title]), _csv(table), "a table", AGAIN)
-    template = jinja2.Environment(autoescape=True).from_string(_TEMPLATE)
-    html = template.render(page=page, pictures=pictures, csv=csv_names)
+        write_atomically(out.with_name(_csv_name(table)), _csv(table), "a table", AGAIN)
+    environment = jinja2.Environment(autoescape=True)
+    environment.filters["csv_name"] = _csv_name
+    html = environment.from_string(_TEMPLATE).render(page=page, pictures=pictures)
     write_atomically(out, html.encode(errors="replace"), "the page of results", AGAIN)
 
 
@@ -137,6 +136,10 @@ def curves_of(runs: Sequence[FinishedRun]) -> list[Table]:
     return (
         [Table("curves", ("chart", "group", "seed", "step", "seconds", "mean_return"), rows)] if rows else []
     )
+
+
+def _csv_name(table: Table) -> str:
+    return f"{file_name(table.title)}.csv"
 
 
 def _csv(table: Table) -> bytes:

@@ -282,11 +282,11 @@ MINUTES = Experiment(
 )
 
 
-_SMALL_COUNTS = (16, 64, 256)
+_SMALL_SATURATION = (16, 64, 256)
 
 
 def _saturation(request: Request) -> list[Training]:
-    counts = _SMALL_COUNTS if request.is_small else (16, 32, 64, 128, 256, 512)
+    counts = _SMALL_SATURATION if request.is_small else (16, 32, 64, 128, 256, 512)
     return [
         job
         for env in _envs(request)
@@ -346,7 +346,7 @@ SATURATION = Experiment(
     differs=lambda request: [
         *_differs(request),
         *(
-            [f"{', '.join(map(str, _SMALL_COUNTS))} simulators instead of 16 to 512."]
+            [f"{', '.join(map(str, _SMALL_SATURATION))} simulators instead of 16 to 512."]
             if request.is_small
             else []
         ),

@@ -157,8 +157,11 @@ class Monitor:
         """
         self._directory.check_in_place()
         self._announce_checkpoints()
-        now = time.perf_counter()
-        row = self._row(now, updates) | {"train/learning_rate": learning_rate, "train/updates": updates}
+        now, stages = time.perf_counter(), self._interval_stages()
+        training = max(now - self._interval_began - stages["time/evaluate_seconds"], 1e-9)
+        self._measure_speed(training, updates)
+        row = self._row(training, updates) | stages
+        row |= {"train/learning_rate": learning_rate, "train/updates": updates}
         row |= {name: value / max(1, self._metric_counts[name]) for name, value in self._metrics.items()}
         row |= {with_prefix(name): value for name, value in others.items()} | self._evaluation
         self._log_row(row)
@@ -303,11 +306,9 @@ class Monitor:
         self._episodes.close()
         self._progress.close()
 
-    def _row(self, now: float, updates: int) -> dict[str, Any]:
-        stages = self._interval_stages()
-        training = max(now - self._interval_began - stages["time/evaluate_seconds"], 1e-9)
+    def _row(self, training: float, updates: int) -> dict[str, Any]:
+        """Returns the metrics of the interval, with `training` seconds besides evaluations."""
         sps = (self.steps - self._interval_steps) / training
-        self._measure_speed(training, updates)
         # The first row after a resume has no earlier count of updates.
         before, episodes = self._interval_updates, self._interval_episodes
         return {
@@ -327,7 +328,6 @@ class Monitor:
             "rollout/reset_steps": self._reset_steps,
             "system/env_restarts": self._restarts + self._restarts_here,
             **self._resource_usage.metrics(),
-            **stages,
         }
 
     def _stage_seconds(self) -> dict[str, float]:
