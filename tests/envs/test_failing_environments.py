@@ -149,7 +149,7 @@ def test_a_process_that_dies_between_steps() -> None:
 
 
 @pytest.mark.timeout(40)
-@pytest.mark.parametrize(("call", "where"), [("save", ""), ("step", " in step 0")])
+@pytest.mark.parametrize(("call", "where"), [("save", ""), ("step", " in step 0")], ids=["save", "step"])
 def test_a_process_that_is_stopped_is_not_waited_for_until_the_timeout(
     call: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
